@@ -102,7 +102,8 @@ mod shares;
 
 #[doc(inline)]
 pub use access::{
-    access_rules, administrators, domain_logons, domain_names, id_map, share_access, user_map,
+    access_rules, administrators, domain_logons, domain_names, id_map, rate_rules, share_access,
+    user_map,
 };
 #[doc(inline)]
 pub use base::{panics, quoted};
@@ -124,10 +125,10 @@ pub use base::watchdog::client_served;
 #[doc(inline)]
 pub use embed::{
     ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
-    Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, Reload, Rows,
-    RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace,
-    ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer, TargetStatus,
-    UserList, WitnessStatus, vfs,
+    Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, RateStatus,
+    Reload, Rows, RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus,
+    ShareSpace, ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer,
+    TargetStatus, UserList, WitnessStatus, vfs,
 };
 #[doc(hidden)]
 pub use embed::{

@@ -12,18 +12,20 @@ mod client;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client::files::{Mount, Want, read_draft, write_draft};
 use client::logon::Logon;
 use client::rdma::{Medium, here, open_settings};
-use client::world::{World, in_world_with};
-use client::{Draft, Header, HeaderFlags, Offer, Peer, Via};
+use client::world::{World, in_frozen_world, in_world_with};
+use client::{Draft, Header, HeaderFlags, Offer, Peer, Settings, Via};
 use frevo_crypto::{DataNonce, Sender};
-use frevo_net::rdma::{Endpoint, Lending, Loan};
+use frevo_net::rdma::{Endpoint, Fabric, Lending, Loan};
 use frevo_net::socket::Reach;
 use frevo_net::transport::{InterfaceKind, Listening};
 use frevo_net::{Buf, Stream};
 use frevo_proto::rdma_transform::{DataProof, RdmaTransforms, sole};
+use frevo_server::rate_rules::RateRule;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::negotiate;
@@ -34,6 +36,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::negotiate_context::{NegotiateContext, RdmaTransformId};
 use frevo_wire::rdma_transform::{RdmaCryptoTransform, RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
+use tokio::time::Instant;
 
 const ENCRYPTION: RdmaTransformType = RdmaTransformType::ENCRYPTION;
 const SIGNING: RdmaTransformType = RdmaTransformType::SIGNING;
@@ -488,5 +491,36 @@ fn a_foreign_key_reaches_nothing() {
             assert_eq!(world.content("moved"), pattern(), "nothing was written");
             owner.peer.expect_alive().await;
         }
+    });
+}
+
+/// Data that moves by RDMA passes the limits of rate, too, and that of a WRITE is fetched behind them.
+#[test]
+fn data_that_moves_by_rdma_keeps_limits_of_rate() {
+    let limit = RateRule {
+        read: Some(LENGTH as u64),
+        write: Some(LENGTH as u64),
+        burst: Duration::from_millis(10),
+        ..RateRule::new("all")
+    };
+    let medium = Medium::Memory(Fabric::new(1 << 30));
+    let settings = Settings { rates: vec![limit], ..open_settings() };
+    in_frozen_world(settings, async |world| {
+        let mut guest = Guest::arrive(world, &medium, &Offer::default()).await;
+        let seconds = |began: Instant| began.elapsed().as_secs_f64();
+        let began = Instant::now();
+        for _ in 0..10 {
+            let info: Info<'_> = &|at| at.to_vec();
+            let status = guest.write(&pattern(), Channel::RDMA_V1, info, Way::Plain).await;
+            assert_eq!(status, Status::SUCCESS);
+        }
+        // The first one passes at once.
+        assert!((seconds(began) - 9.0).abs() <= 9.0 * 0.03, "writes: {}", seconds(began));
+        let began = Instant::now();
+        for _ in 0..10 {
+            let (_, read) = guest.read(Channel::RDMA_V1, Way::Plain).await.unwrap();
+            assert_eq!(*read, *pattern());
+        }
+        assert!((seconds(began) - 9.0).abs() <= 9.0 * 0.03, "reads: {}", seconds(began));
     });
 }

@@ -68,7 +68,8 @@ impl Names {
         !self.groups.is_empty()
     }
 
-    fn contains(&self, caller: &Caller<'_>) -> bool {
+    /// True if the list has the caller.
+    pub(crate) fn contains(&self, caller: &Caller<'_>) -> bool {
         if self.is_empty() {
             return false;
         }

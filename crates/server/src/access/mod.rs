@@ -17,6 +17,7 @@ pub mod id_map;
 pub(crate) mod identity;
 pub(crate) mod kerberos;
 pub(crate) mod principals;
+pub mod rate_rules;
 pub mod share_access;
 pub(crate) mod throttle;
 pub mod user_map;

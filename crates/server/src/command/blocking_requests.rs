@@ -21,10 +21,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::base::host::short_patience;
 use crate::base::limits::{CLOSED_ON_CORE, LARGE_REQUEST_BYTES};
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
+use crate::base::rates::Pace;
 use crate::command::handled::handled;
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::command::{self, Handler, OffCore, Row, again};
+use crate::command::{self, Handler, OffCore, Row, again, paced};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::data::MemoryWait;
@@ -103,12 +104,17 @@ async fn passed_on(rq: &Request<'_>, signals: &Signals) {
 
 /// Runs the handler of a request, on the core or on a thread of a blocking pool; once more where files
 /// that were being closed were in its way.
-pub(crate) fn dispatch(
-    rq: &Request<'_>,
-    row: &'static Row,
-    out: &mut Response,
-) -> impl Future<Output = Outcome> {
-    attempt(rq, row, out, row.repeats)
+pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Response) -> Outcome {
+    // The future is boxed, so that requests without limits of rate need no memory for its state.
+    let paid = match rq.server().rates.are_on() {
+        true => Box::pin(paced::admit(rq, row)).await?,
+        false => None,
+    };
+    let outcome = attempt(rq, row, out, row.repeats).await;
+    if let Some(paid) = paid {
+        paid.settle(rq, out);
+    }
+    outcome
 }
 
 /// Makes one attempt at a request, and another one if it `repeats`.
@@ -322,6 +328,7 @@ impl Moved {
             memory_wait: self.memory_wait,
             cancellation: Cancellation::default(),
             busy: std::cell::Cell::default(),
+            pace: Pace::default(),
         };
         let mut out = Response::reusing(Vec::new());
         out.set_built(self.built);

@@ -143,6 +143,18 @@ pub(crate) fn is_about_an_open(message: &[u8]) -> bool {
     row.is_some_and(|row| row.on != On::Nothing)
 }
 
+/// The bytes that a copy on the server moves, as far as its request says it.
+pub(crate) fn copied_bytes(rq: &Request<'_>) -> u64 {
+    let Ok(request) = ioctl::Request::parse(rq.message) else { return 0 };
+    match table::row(request.ctl_code).map(|row| row.act) {
+        Some(Act::CopyChunk) => copychunk::asked_bytes(rq, request.input),
+        Some(Act::OffloadWrite) => offload::asked_bytes(request.input),
+        Some(Act::DuplicateExtents) => extents::asked_bytes(request.input),
+        Some(Act::DuplicateExtentsEx) => extents::asked_bytes_ex(request.input),
+        _ => 0,
+    }
+}
+
 /// Runs the handler of a control code.
 async fn act(call: &Call<'_>, act: Act) -> Answer {
     match act {

@@ -16,6 +16,7 @@ pub(crate) mod lock;
 pub(crate) mod logoff;
 pub(crate) mod negotiate;
 pub(crate) mod oplock_break;
+pub(crate) mod paced;
 pub(crate) mod query_directory;
 pub(crate) mod query_info;
 pub(crate) mod read;

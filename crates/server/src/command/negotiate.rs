@@ -14,6 +14,7 @@ use frevo_wire::negotiate_context::{
 use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 
 use crate::base::limits::MAX_IO_SINGLE_CREDIT;
+use crate::base::rates::Pace;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::connection::Connection;
@@ -440,6 +441,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         memory_wait: MemoryWait::Dropped,
         cancellation: Cancellation::default(),
         busy: std::cell::Cell::default(),
+        pace: Pace::default(),
     };
     let mut out = Response::reusing(Vec::new());
     respond(&rq, &negotiated, Vec::new(), &mut out.writer());

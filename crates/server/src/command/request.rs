@@ -16,6 +16,7 @@ use frevo_wire::Status;
 
 use crate::base::pools::blocking_pool::CallPermits;
 use crate::base::pools::closer;
+use crate::base::rates::Pace;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
@@ -63,6 +64,8 @@ pub(crate) struct Request<'a> {
     pub cancellation: Cancellation,
     /// Time that its core has worked on it.
     pub busy: Cell<Duration>,
+    /// Its way through the limits of rate.
+    pub(crate) pace: Pace,
 }
 
 impl Request<'_> {

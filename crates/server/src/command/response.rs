@@ -170,6 +170,12 @@ impl Response {
         }
     }
 
+    /// Returns the bytes of data that a READ returns, wherever they are.
+    pub(crate) fn data_bytes(&self) -> usize {
+        let remote = self.remote_data.as_ref().map_or(0, |data| data.bytes.len());
+        self.payload.as_ref().map_or(remote, Payload::len)
+    }
+
     /// Records the session that SESSION_SETUP has made or continues.
     pub(crate) fn set_session_id(&mut self, id: u64) {
         self.made.session_id = Some(id);

@@ -183,6 +183,8 @@ pub struct Row {
     /// A handler that found no space has changed nothing that a second run does not change too: it runs
     /// again once files that are being closed have given their space back.
     pub repeats: bool,
+    /// True where it waits for limits of rate. Commands that give something back, or wait by nature, do not.
+    pub is_paced: bool,
     /// Bytes of a message from which the request is long work.
     pub long_from_bytes: usize,
     /// The message may be longer than 68 KiB where enough credits pay for it. The
@@ -222,6 +224,7 @@ const fn bare(handler: Handler, counted: CountedAs, refusals: Refusals) -> Row {
         off_core: OffCore::Never,
         restarts: false,
         repeats: false,
+        is_paced: false,
         long_from_bytes: usize::MAX,
         carries_payload: false,
         kept_bytes: usize::MAX,
@@ -296,6 +299,7 @@ static TREE_DISCONNECT: Row = Row {
 
 static CREATE: Row = Row {
     file_id: FileIdAt::Made,
+    is_paced: true,
     outlives_connection: true,
     restarts: true,
     long_from_bytes: LONG_REQUEST,
@@ -314,6 +318,7 @@ static CLOSE: Row = Row {
 
 static FLUSH: Row = Row {
     file_id: Needed(72),
+    is_paced: true,
     // FLUSH is not repeated, because a second sync does not report the data that the first one
     // lost.
     repeats: false,
@@ -322,6 +327,7 @@ static FLUSH: Row = Row {
 
 static READ: Row = Row {
     file_id: Needed(80),
+    is_paced: true,
     // A READ from an empty pipe waits until the pipe has data, maybe for ever.
     waits: Waits::SlowCancellable,
     off_core: OffCore::Reads,
@@ -331,6 +337,7 @@ static READ: Row = Row {
 
 static WRITE: Row = Row {
     file_id: Needed(80),
+    is_paced: true,
     off_core: OffCore::Writes,
     // The handler repeats only the system call, because data that arrived by RDMA is received only
     // once.
@@ -345,11 +352,15 @@ static LOCK: Row = Row {
     ..tree(Handler::Lock, Timed(Class::Lock), Unrecorded)
 };
 
-static IOCTL: Row =
-    Row { file_id: Optional(72), ..payload(Handler::Ioctl, OTHER, Refusals::Ioctl) };
+static IOCTL: Row = Row {
+    file_id: Optional(72),
+    is_paced: true,
+    ..payload(Handler::Ioctl, OTHER, Refusals::Ioctl)
+};
 
 static QUERY_DIRECTORY: Row = Row {
     file_id: Needed(72),
+    is_paced: true,
     restarts: true,
     ..slow(Handler::QueryDirectory, Timed(Class::List), Unrecorded)
 };
@@ -364,12 +375,14 @@ static CHANGE_NOTIFY: Row = Row {
 
 static QUERY_INFO: Row = Row {
     file_id: Needed(88),
+    is_paced: true,
     restarts: true,
     ..slow(Handler::QueryInfo, Timed(Class::Info), Unrecorded)
 };
 
 static SET_INFO: Row = Row {
     file_id: Needed(80),
+    is_paced: true,
     restarts: true,
     long_from_bytes: LONG_REQUEST,
     waits: Waits::SlowUnannounced,
@@ -437,6 +450,9 @@ mod tests {
             assert!(row.ends == Ends::Nothing || row.off_core.closes(), "{number}");
             assert!(row.ends == Ends::Nothing || !row.repeats, "{number}");
             assert!(!row.restarts || row.repeats, "{number}");
+            // A request that waits for a limit of rate can be announced, holds nobody up, and is one of a share.
+            let may_wait = !at_once && row.waits != Waits::Cancellable && row.tree;
+            assert!(!row.is_paced || (may_wait && row.ends == Ends::Nothing), "{number}");
             // A tree connect is looked up in its session, and an Open in its tree connect, so the
             // row must ask for each of them.
             assert!(!row.tree || row.session, "{number}");

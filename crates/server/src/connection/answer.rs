@@ -24,11 +24,13 @@ use super::receive::{Element, Opened};
 use super::traces;
 use crate::base::limits::FRAME_KEPT_BYTES;
 use crate::base::panics;
+use crate::base::rates::Pace;
 use crate::command;
-use crate::command::Handler;
 use crate::command::blocking_requests::moves_whole;
+use crate::command::paced;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::command::{Handler, OffCore};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::channel::Channel;
 use crate::objects::operations::Running;
@@ -204,6 +206,7 @@ impl Connection {
             memory_wait: assembly.memory_wait(place.last),
             cancellation: Cancellation::default(),
             busy: Cell::default(),
+            pace: Pace::default(),
         };
         if rq.connection.moves_data()
             && let Err(refusal) =
@@ -255,6 +258,15 @@ impl Connection {
         frame_bytes: &FrameBytes<'_>,
         out: &mut Response,
     ) -> Result<(), Refusal> {
+        let row = command::row(rq.header.command).filter(|row| row.off_core == OffCore::Writes);
+        if let Some(row) = row.filter(|_| rq.server().rates.are_on()) {
+            // A WRITE waits before its data is fetched.
+            tokio::select! {
+                biased;
+                admitted = paced::admit(rq, row) => drop(admitted?),
+                () = self.ended() => return Err(Status::CANCELLED.into()),
+            }
+        }
         let fetched = self.fetch(rq, channel, out).await?;
         let bytes = fetched.as_ref().map_or(0, |buf| buf.capacity());
         frame_bytes.change(frame_bytes.held().saturating_add(bytes));

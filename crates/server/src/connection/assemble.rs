@@ -367,6 +367,7 @@ fn response_header(
         let is_logon = request.command == Command::SESSION_SETUP && status != Status::SUCCESS;
         let asked = if is_logon { request.credits.min(charge) } else { request.credits };
         let wanted = affordable(asked, charge, connection.info.server.ledger.fullness());
+        let wanted = connection.incoming.sparing(wanted, charge);
         header.credits = connection.incoming.window.borrow_mut().grant(wanted, charge);
         connection.note_credits();
     }

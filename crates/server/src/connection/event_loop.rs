@@ -287,7 +287,12 @@ impl EventLoop<'_> {
         connection.incoming.note_room(room == Room::All, self.in_flight.len());
         // A body that has begun is received to its end, and the end of the client is noticed.
         let may_read = room != Room::None || self.reader.has_begun_body();
-        Ok((has_place && may_read, has_place && room != Room::All))
+        let is_held_back = connection.incoming.is_held_back();
+        // Of those that have come, the others wait, too.
+        let has_begun = !self.reader.has_more() && self.reader.has_begun_body();
+        let has_place = has_place && (!is_held_back || has_begun);
+        // While nothing is read, the loop looks again for the end of the client.
+        Ok((has_place && may_read, is_held_back || (has_place && room != Room::All)))
     }
 
     /// Begins the requests of a frame and of those that have come behind it.
@@ -305,6 +310,7 @@ impl EventLoop<'_> {
         }
         self.begin(frame).await;
         while !connection.is_doomed()
+            && !connection.incoming.is_held_back()
             && !connection.outgoing.replies.are_full(&connection.info.server)
         {
             // A long burst of requests must not delay notices, so notices are handled between the
@@ -487,6 +493,10 @@ impl Connection {
     /// Returns the frames for which there is memory. A frame that has begun is received to its end. What
     /// the loop has counted before it waits holds for the first read.
     fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> Allowed {
+        if self.incoming.is_held_back() {
+            // Nothing behind the frame that has begun.
+            return if is_inside { Allowed::UpTo(SMALL_FRAME_BYTES) } else { Allowed::Nothing };
+        }
         if self.incoming.is_counted.take() {
             return Allowed::All;
         }

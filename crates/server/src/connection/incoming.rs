@@ -10,7 +10,10 @@ use frevo_proto::window::CommandSequenceWindow;
 
 use super::end_reason::End;
 use super::stalls::Stalled;
-use crate::base::limits::SMALL_REQUESTS_PER_CONNECTION;
+use crate::base::limits::{
+    HELD_BACK_BYTES, HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION, SMALL_REQUESTS_PER_CONNECTION,
+};
+use crate::base::rates::HeldRequests;
 use crate::protection::Arrivals;
 
 /// Frames of a connection on their way to its handlers.
@@ -37,6 +40,8 @@ pub(crate) struct Incoming {
     is_narrow: Cell<bool>,
     /// Requests under way when there last was memory for all.
     in_flight_with_room: Cell<usize>,
+    /// Requests that wait for limits of rate.
+    pub(super) held_back: HeldRequests,
     /// The client has no credits.
     pub(super) without_credits: Stalled,
     /// The end of the frames, while some before it have not begun.
@@ -59,6 +64,7 @@ impl Incoming {
             small: Cell::new(0),
             is_narrow: Cell::new(false),
             in_flight_with_room: Cell::new(0),
+            held_back: HeldRequests::default(),
             without_credits: Stalled::default(),
             end: Cell::default(),
             is_ending: Cell::new(false),
@@ -83,6 +89,26 @@ impl Incoming {
     pub(super) fn takes_small(&self, in_flight: usize) -> bool {
         let more = in_flight.saturating_sub(self.in_flight_with_room.get());
         more.max(self.small.get()) < SMALL_REQUESTS_PER_CONNECTION
+    }
+
+    /// True while so many requests wait for limits of rate that no further one is read.
+    pub(super) const fn is_held_back(&self) -> bool {
+        self.held_back.requests() >= HELD_BACK_PER_CONNECTION
+            || self.held_back.bytes() >= HELD_BACK_BYTES
+    }
+
+    /// The credits of those `wanted` by a request of this charge that its client gets: few while requests wait
+    /// for limits of rate, so that it sends no more than is read.
+    pub(super) fn sparing(&self, wanted: u16, charge: u16) -> u16 {
+        let held = self.held_back.requests();
+        if held == 0 {
+            return wanted;
+        }
+        let window = self.window.borrow();
+        let others = window.in_flight().saturating_sub(charge);
+        let has = usize::from(window.available().saturating_add(others)).saturating_add(held);
+        let left = usize::from(HELD_BACK_CREDITS).saturating_sub(has);
+        wanted.min(u16::try_from(left).unwrap_or(HELD_BACK_CREDITS))
     }
 
     /// No frame comes behind those in the row.

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use frevo_net::turns::Seat;
 use frevo_proto::preauth::ConnectionPreauth;
 
+use crate::base::rates::HeldRequests;
 use crate::objects::activity::Stall;
 use crate::objects::admission::Ticket;
 use crate::objects::connection_info::ConnectionInfo;
@@ -140,6 +141,11 @@ impl Connection {
         if let Some(channel) = self.members.first() {
             channel.registered.activity.hold_credits(available.saturating_add(in_flight));
         }
+    }
+
+    /// The requests that wait for limits of rate.
+    pub(crate) const fn held_back(&self) -> &HeldRequests {
+        &self.incoming.held_back
     }
 
     /// Notes replies that the client has not taken.

@@ -211,8 +211,10 @@ fn spent(rq: &Request<'_>, row: &'static Row, pending: Duration) -> Spent {
         Waits::Cancellable => pending,
         _ => rq.cancellation.waited().min(pending),
     };
+    let held = rq.pace.held.get();
     // Time on the core thread between two waits counts in `busy` and in `medium`, but it is short.
-    Spent { busy: rq.busy.get(), medium: pending.saturating_sub(others), others }
+    let medium = pending.saturating_sub(others).saturating_sub(held);
+    Spent { busy: rq.busy.get(), medium, others, held }
 }
 
 async fn given_up(under_way: Option<&Arc<UnderWay>>) {

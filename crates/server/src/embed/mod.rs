@@ -44,7 +44,7 @@ pub use probe::ShareSpace;
 pub use server::{Connection, Server};
 pub use status::{
     ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
-    LockStatus, OpenStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus,
-    Status, StatusQuery, TargetStatus, WitnessStatus,
+    LockStatus, OpenStatus, RateStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus,
+    ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
 };
 pub use users::UserList;

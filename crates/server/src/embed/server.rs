@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    IntoListeners, Kick, Kicked, Limits, Metrics, Reload, ServerBuilder, ServerStatus, ShareSpace,
-    ShareStatus, Status, StatusQuery, probe, snapshot,
+    IntoListeners, Kick, Kicked, Limits, Metrics, RateStatus, Reload, ServerBuilder, ServerStatus,
+    ShareSpace, ShareStatus, Status, StatusQuery, probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
@@ -382,6 +382,11 @@ impl Server {
     /// Returns the shares with the numbers of their uses.
     pub fn share_status(&self) -> Vec<ShareStatus> {
         snapshot::shares(&self.0.state)
+    }
+
+    /// Returns the limits of rate, with the requests that they hold back.
+    pub fn rate_status(&self) -> Vec<RateStatus> {
+        snapshot::rates(&self.0.state)
     }
 
     /// Returns the names of all shares with folders.

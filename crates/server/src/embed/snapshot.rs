@@ -17,10 +17,11 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::status::{
-    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus,
+    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, RateStatus,
     RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
     TargetStatus, WitnessStatus,
 };
+use crate::access::rate_rules::{HeldBack, Limited};
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
 use crate::objects::durable::Survival;
@@ -28,6 +29,7 @@ use crate::objects::kick::hex;
 use crate::objects::ledger::Kind;
 use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::rates::Rates;
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
@@ -47,7 +49,8 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     let mut sessions = server.sessions();
     sessions.sort_unstable_by_key(|session| session.id);
     let mut status = Status { server: server_status(server), ..Status::default() };
-    let mut collector = Collector { query, leases: HashMap::new(), shares: HashMap::new() };
+    let mut collector =
+        Collector { query, rates: &server.rates, leases: HashMap::new(), shares: HashMap::new() };
     for session in &sessions {
         let entries = channels.remove(&session.id).unwrap_or_default();
         if matches!(session.state(), State::Valid | State::Expired) {
@@ -61,6 +64,9 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     add_rpc_connections(server, query, &mut status);
     add_witness(server, query, &mut status);
     add_targets(server, query, &mut status);
+    if query.user.is_none() && query.share.is_none() {
+        rates(server).into_iter().for_each(|rate| status.rates.add(query.limit, || rate));
+    }
     for share in server.shares().sorted() {
         status.shares.add(query.limit, || share_status(&share, &collector.shares));
     }
@@ -107,6 +113,21 @@ fn add_witness(server: &ServerState, query: &StatusQuery, status: &mut Status) {
             since: seconds(client.since),
         });
     }
+}
+
+/// Returns the limits of rate with what they hold back.
+pub(super) fn rates(server: &ServerState) -> Vec<RateStatus> {
+    let numbers = server.rates.numbers().into_iter();
+    let row = |(limited, held): (Arc<Limited>, HeldBack)| RateStatus {
+        name: limited.rule.name.clone(),
+        read: limited.rule.read,
+        write: limited.rule.write,
+        operations: limited.rule.operations,
+        waiting: held.waiting,
+        held: held.count,
+        held_us: held.micros,
+    };
+    numbers.map(row).collect()
 }
 
 /// Adds the servers that links of namespaces lead to: they are of no user and no share.
@@ -216,6 +237,7 @@ type LeaseId = Result<LeaseOwner, u64>;
 
 struct Collector<'a> {
     query: &'a StatusQuery,
+    rates: &'a Rates,
     leases: HashMap<LeaseId, LeaseStatus>,
     shares: ShareCounts,
 }
@@ -246,6 +268,7 @@ impl Collector<'_> {
                 shares: names.collect(),
                 opens: opens.len(),
                 locks: session.locks.taken(),
+                limited_by: self.rates.holder_of(session.id),
                 ..known
             }
         });

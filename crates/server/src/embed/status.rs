@@ -63,6 +63,8 @@ pub struct Status {
     pub witness: Rows<WitnessStatus>,
     /// Servers that links of namespaces lead to and that are probed, or whose names are resolved.
     pub targets: Rows<TargetStatus>,
+    /// Limits of rate.
+    pub rates: Rows<RateStatus>,
 }
 
 /// A list that may have been cut.
@@ -169,6 +171,8 @@ pub struct SessionStatus {
     pub opens: usize,
     /// The number of its byte-range locks.
     pub locks: usize,
+    /// The name of a limit of rate that a request of it waits for now.
+    pub limited_by: Option<String>,
     /// Activity of its channels.
     pub activity: ActivityStatus,
 }
@@ -191,6 +195,26 @@ pub struct ChannelStatus {
     pub received: u64,
     /// Bytes sent in responses.
     pub sent: u64,
+}
+
+/// A limit of rate, and the requests that it has held back since it is in force.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct RateStatus {
+    /// Its name.
+    pub name: String,
+    /// Bytes that may be read in a second; None: no limit.
+    pub read: Option<u64>,
+    /// Bytes that may be written in a second; None: no limit.
+    pub write: Option<u64>,
+    /// Operations in a second; None: no limit.
+    pub operations: Option<u64>,
+    /// Requests that wait now.
+    pub waiting: usize,
+    /// Requests that have waited.
+    pub held: u64,
+    /// The time that they have waited, all together, microseconds.
+    pub held_us: u64,
 }
 
 /// Facts about a connection of remote procedure calls over TCP.
@@ -365,6 +389,8 @@ pub struct ActivityStatus {
     pub waited_medium_us: u64,
     /// Time of waiting for other clients: breaks and locks.
     pub waited_others_us: u64,
+    /// Time of waiting for limits of rate.
+    pub waited_limits_us: u64,
     /// Time in which the client had no credits left.
     pub without_credits_us: u64,
     /// Time in which replies waited for the client or the network.
@@ -405,6 +431,7 @@ impl From<&Totals> for ActivityStatus {
             busy_us: totals.busy,
             waited_medium_us: totals.medium,
             waited_others_us: totals.others,
+            waited_limits_us: totals.held,
             without_credits_us: totals.credits,
             unsent_us: totals.network,
             classes: classes.map(of).collect(),

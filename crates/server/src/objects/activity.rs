@@ -115,11 +115,14 @@ pub(crate) struct Spent {
     pub(crate) medium: Duration,
     /// Waiting for other clients: breaks and locks.
     pub(crate) others: Duration,
+    /// Waiting for limits of rate.
+    pub(crate) held: Duration,
 }
 
 impl Spent {
     fn whole(&self) -> Duration {
-        self.busy.saturating_add(self.medium).saturating_add(self.others)
+        let waited = self.medium.saturating_add(self.others).saturating_add(self.held);
+        self.busy.saturating_add(waited)
     }
 }
 
@@ -157,6 +160,7 @@ pub(crate) struct Activity {
     busy: AtomicU64,
     medium: AtomicU64,
     others: AtomicU64,
+    held: AtomicU64,
     credits: AtomicU64,
     network: AtomicU64,
     /// Credits that the client holds.
@@ -197,6 +201,7 @@ impl Default for Activity {
             busy: zero(),
             medium: zero(),
             others: zero(),
+            held: zero(),
             credits: zero(),
             network: zero(),
             credits_held: zero(),
@@ -234,6 +239,7 @@ impl Activity {
         add(&self.busy, micros(spent.busy));
         add(&self.medium, micros(spent.medium));
         add(&self.others, micros(spent.others));
+        add(&self.held, micros(spent.held));
         let latest = millis(now.since(self.began));
         self.latest.store(latest, Ordering::Relaxed);
     }
@@ -272,6 +278,7 @@ impl Activity {
             busy: get(&self.busy),
             medium: get(&self.medium),
             others: get(&self.others),
+            held: get(&self.held),
             credits: get(&self.credits),
             network: get(&self.network),
             ..Totals::default()
@@ -328,6 +335,8 @@ pub(crate) struct Totals {
     pub(crate) medium: u64,
     /// Time of waiting for other clients: breaks and locks.
     pub(crate) others: u64,
+    /// Time of waiting for limits of rate.
+    pub(crate) held: u64,
     /// Time in which the client had no credits.
     pub(crate) credits: u64,
     /// Time in which replies waited for the client or the network.
@@ -352,6 +361,7 @@ impl Totals {
             (&mut self.busy, other.busy),
             (&mut self.medium, other.medium),
             (&mut self.others, other.others),
+            (&mut self.held, other.held),
             (&mut self.credits, other.credits),
             (&mut self.network, other.network),
         ];
@@ -383,7 +393,7 @@ mod tests {
     fn requests_are_counted_by_class_and_by_what_they_waited_for() {
         let activity = Activity::default();
         let ms = Duration::from_millis;
-        let spent = Spent { busy: ms(1), medium: ms(20), others: ms(300) };
+        let spent = Spent { busy: ms(1), medium: ms(20), others: ms(299), held: ms(1) };
         let now = activity.began.after(ms(5_000));
         activity.count(CountedAs::Timed(Class::Read), Status::SUCCESS, &spent, 100, 4_096, now);
         activity.count(CountedAs::Timed(Class::Open), Status::ACCESS_DENIED, &spent, 200, 73, now);
@@ -393,13 +403,14 @@ mod tests {
         let mut totals = activity.totals();
         assert_eq!((totals.operations(), totals.failures), (3, 1));
         assert_eq!((totals.received, totals.sent), (300, 4_169));
-        assert_eq!((totals.busy, totals.medium, totals.others), (2_000, 40_000, 600_000));
+        assert_eq!((totals.busy, totals.medium, totals.others), (2_000, 40_000, 598_000));
+        assert_eq!(totals.held, 2_000);
         assert_eq!((totals.credits, totals.network), (7_000, 8_000));
         let read = totals.classes[Class::Read as usize];
         assert_eq!((read.count(), read.micros), (1, 321_000));
         assert_eq!(read.buckets[bucket_of(321_000)], 1);
         assert_eq!(activity.idle(now.after(ms(40))), ms(40));
         totals.add(&activity.totals());
-        assert_eq!((totals.operations(), totals.others), (6, 1_200_000));
+        assert_eq!((totals.operations(), totals.others), (6, 1_196_000));
     }
 }

@@ -35,6 +35,7 @@ pub(crate) mod offload;
 pub(crate) mod open;
 pub(crate) mod operations;
 pub(crate) mod pipe;
+pub(crate) mod rates;
 pub(crate) mod refusal;
 pub(crate) mod review;
 pub(crate) mod rpc_connections;

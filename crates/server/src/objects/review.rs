@@ -72,6 +72,7 @@ impl ServerState {
             let identity = self.renew(&session, identity);
             reviewed.tree_connects += self.review_trees(&session, &identity);
         }
+        self.rates.pick_again();
         reviewed
     }
 

@@ -28,6 +28,7 @@ use crate::access::host_users::{HostUsers, OnHost};
 use crate::access::kerberos::KerberosSlot;
 use crate::access::principals::Principals;
 pub use crate::access::principals::SharedAccounts;
+use crate::access::rate_rules::RateRule;
 use crate::access::throttle::LogonThrottle;
 use crate::audit::{self, Event, Kind};
 use crate::base::ambient::Ambient;
@@ -49,6 +50,7 @@ use crate::objects::durable::{Durables, Survival};
 use crate::objects::farewell::Parting;
 use crate::objects::ledger::Ledger;
 use crate::objects::open::{Deletion, Open};
+use crate::objects::rates::Rates;
 use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
@@ -107,6 +109,8 @@ pub struct ServerState {
     pub(crate) rpc_connections: RpcConnections,
     /// Servers that links of namespaces lead to.
     pub(crate) target_servers: TargetServers,
+    /// Limits of rate.
+    pub(crate) rates: Rates,
     /// Registrations of clients that use other nodes of the cluster.
     pub(crate) witness: Arc<Witness>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -151,6 +155,7 @@ impl ServerState {
         let known = Arc::clone(&activity);
         let is_alone: IsAlone = Arc::new(move |user| known.is_alone(user));
         let server = Arc::new(Self {
+            rates: Rates::new(&settings.rates),
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
@@ -244,6 +249,7 @@ impl ServerState {
         accounts: SharedAccounts,
     ) -> Arc<SharedAccounts> {
         self.want_names(&settings, &shares);
+        self.rates.set(&settings.rates);
         self.settings.store(Arc::new(settings));
         self.shares.store(Arc::new(shares));
         let before = self.accounts.swap(Arc::new(accounts));
@@ -279,8 +285,10 @@ impl ServerState {
     /// Has the SIDs of names of domains in rules asked for.
     fn want_names(&self, settings: &Settings, shares: &Shares) {
         let administrators = settings.administrators.of_domains().map(String::from);
+        let limited = settings.rates.iter().flat_map(|rule| rule.users.of_domains());
         let mut names = shares.names_of_domains();
         names.extend(administrators);
+        names.extend(limited.map(String::from));
         self.domain_names.want(names);
     }
 
@@ -335,7 +343,10 @@ impl ServerState {
     pub async fn host_user(&self, user: &str) -> OnHost {
         let is_needed = {
             let settings = self.settings.load();
-            settings.has_host_sids || settings.administrators.need_groups()
+            let needs_groups = |rule: &RateRule| rule.users.has_groups();
+            settings.has_host_sids
+                || settings.administrators.need_groups()
+                || settings.rates.iter().any(needs_groups)
         };
         if !is_needed && !self.shares().needs_host_users {
             return OnHost::Unknown;

@@ -11,6 +11,7 @@ use frevo_wire::dtyp::{Guid, Sid};
 use crate::access::administrators::AdministratorRules;
 use crate::access::id_map::IdMap;
 use crate::access::principals;
+use crate::access::rate_rules::RateRule;
 use crate::base::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
 use crate::shares::target_servers::Sites;
 
@@ -124,6 +125,8 @@ pub struct Settings {
     /// Minutes after which a session that has nothing open and asks for nothing is ended;
     /// 0: never.
     pub idle_session_minutes: u32,
+    /// Limits of rate for users, shares and networks.
+    pub rates: Vec<RateRule>,
     /// The control codes by which smbtorture makes the server misbehave work. Never set by a
     /// configuration.
     #[cfg(feature = "test-hooks")]
@@ -179,6 +182,7 @@ impl Default for Settings {
             interfaces: Vec::new(),
             sites: Sites::default(),
             idle_session_minutes: IDLE_SESSION_MINUTES,
+            rates: Vec::new(),
             #[cfg(feature = "test-hooks")]
             test_hooks: false,
         }

@@ -14,6 +14,7 @@ use crate::access::identity::{Identity, SharedIdentity};
 use crate::audit::Source;
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Charge;
+use crate::objects::rates::Picked;
 use crate::objects::refusal::{ANOTHER_SERVES, Doom, ENDS_WITH_OTHERS};
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Use};
@@ -42,6 +43,8 @@ pub struct TreeConnect {
     source: Option<Source>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
+    /// The limits of rate for its requests.
+    pub(crate) rates: Picked,
     /// The epoch of the share when it was connected.
     epoch: Epoch,
 }
@@ -68,6 +71,7 @@ impl TreeConnect {
             charge: None,
             source: None,
             under_way,
+            rates: Picked::default(),
             epoch,
         }
     }

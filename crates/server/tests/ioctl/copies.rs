@@ -1,12 +1,16 @@
 //! Server-side copy: FSCTL_SRV_REQUEST_RESUME_KEY, FSCTL_SRV_COPYCHUNK.
 
+use std::time::Duration;
+
 use frevo_server::internal::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use frevo_server::rate_rules::RateRule;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::copychunk::{
     Chunk, CopyRequest, CopyResponse, ResumeKey, ResumeKeyResponse,
 };
 use frevo_wire::dtyp::AccessMask;
+use tokio::time::Instant;
 
 use super::calls::*;
 use crate::client::files::lock_draft;
@@ -359,5 +363,28 @@ fn what_is_appended_comes_one_behind_the_other() {
         peer.close(&mount, other).await;
         assert_eq!(copy(&mut peer, &mount, target, key, &chunks).await, done(2, 200));
         assert!(world.content("target") == pattern()[..200]);
+    });
+}
+
+/// A copy on the server passes the limits of its share like the READs and WRITEs that it stands for.
+#[test]
+fn copies_keep_limits_of_rate() {
+    let rates = vec![RateRule {
+        write: Some(1 << 20),
+        burst: Duration::from_millis(10),
+        ..RateRule::new("writes")
+    }];
+    in_frozen_world(Settings { rates, ..settings() }, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let (source, target) = files(world, &mut peer, &mount).await;
+        let key = key(&mut peer, &mount, source).await;
+        let began = Instant::now();
+        for _ in 0..10 {
+            let copied = copy(&mut peer, &mount, target, key, &[chunk(0, 0, 1 << 20)]).await;
+            assert_eq!(copied, done(1, 1 << 20));
+        }
+        // The first one passes at once.
+        let took = began.elapsed().as_secs_f64();
+        assert!((took - 9.0).abs() <= 9.0 * 0.03, "{took}");
     });
 }

@@ -21,6 +21,7 @@ mod logged;
 mod negotiation;
 mod off_core;
 mod protected;
+mod rates;
 mod secure_transport;
 mod sessions;
 mod sharing;

@@ -111,3 +111,24 @@ pub const UNCOPIED_TOGETHER_BYTES_MAX: usize = 512 << 10;
 
 /// Time after which no reply waits for a further request.
 pub const BURST_TIME_MAX: Duration = Duration::from_micros(500);
+
+/// The time whose bytes and operations pass a limit of rate at once after a pause, unless the rule says
+/// otherwise: 1 % of ten seconds.
+pub const RATE_BURST: Duration = Duration::from_millis(100);
+
+/// The weight of a session that no rule has one for.
+pub const RATE_WEIGHT: u32 = 1;
+
+/// Requests of one connection that wait for a limit of rate before reading pauses. Fewer than may wait for
+/// something.
+pub const HELD_BACK_PER_CONNECTION: usize = 128;
+
+/// Bytes of such requests at which reading pauses.
+pub const HELD_BACK_BYTES: usize = 8 << 20;
+
+/// Credits that a client keeps while a request of its connection waits for a limit of rate. They pay for the
+/// largest request, and what they pay for is read without a pause: so CANCEL and ECHO come through.
+pub const HELD_BACK_CREDITS: u16 = 128;
+
+/// Networks of one session in one share whose rules of rate are remembered: those of its channels.
+pub const RATE_FLOWS: usize = 4;

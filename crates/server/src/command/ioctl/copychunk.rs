@@ -19,7 +19,8 @@ use rustix::io::Errno;
 
 use super::call::{Answer, Call, output};
 use super::copyfile;
-use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS, OFFLOAD_BYTES};
+use crate::command::request::Request;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::stable;
@@ -51,14 +52,14 @@ fn key_of(id: FileId) -> ResumeKey {
 }
 
 /// The Open of this session that the key at the start of `input` names.
-fn source(call: &Call<'_>) -> Result<Arc<Open>, Status> {
-    let key: ResumeKey = *call.input.first_chunk().ok_or(Status::INVALID_PARAMETER)?;
+fn source(rq: &Request<'_>, input: &[u8]) -> Result<Arc<Open>, Status> {
+    let key: ResumeKey = *input.first_chunk().ok_or(Status::INVALID_PARAMETER)?;
     let half = |at| {
         let half = key.get(at..).and_then(<[u8]>::first_chunk);
         half.map_or(0, |half| u64::from_le_bytes(*half))
     };
     let id = FileId { persistent: half(0), volatile: half(8) };
-    let open = call.rq.session()?.open(id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+    let open = rq.session()?.open(id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
     if key_of(id) == key { Ok(open) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
 }
 
@@ -124,9 +125,23 @@ fn is_within_limits(chunks: &[Chunk]) -> bool {
         && total <= u64::from(COPY_BYTES)
 }
 
+/// The bytes that a request asks to copy: its chunks, or without any the file of a client that is macOS.
+pub(super) fn asked_bytes(rq: &Request<'_>, input: &[u8]) -> u64 {
+    let Ok(request) = CopyRequest::parse(input) else { return 0 };
+    if request.chunks.is_empty() {
+        // The file system of a share with a pool is not asked on a core.
+        let may_ask = rq.tree.as_ref().is_some_and(|tree| tree.share.pool().is_none());
+        let open = source(rq, input).ok().filter(|_| may_ask);
+        let size = open.and_then(|open| open.file().and_then(FileOpen::stat).ok());
+        return size.map_or(0, |stat| stat.end_of_file).min(OFFLOAD_BYTES);
+    }
+    let total: u64 = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+    total.min(u64::from(COPY_BYTES))
+}
+
 /// FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE.
 pub(super) async fn handle(call: &Call<'_>) -> Answer {
-    let from = source(call)?;
+    let from = source(call.rq, call.input)?;
     if call.max_output < RESPONSE_LEN {
         return Err(Status::INVALID_PARAMETER.into());
     }

@@ -55,6 +55,11 @@ impl Numbers<'_> {
     }
 }
 
+/// The bytes that a request of FSCTL_OFFLOAD_WRITE asks to write.
+pub(super) fn asked_bytes(input: &[u8]) -> u64 {
+    OffloadWriteRequest::parse(input).map_or(0, |request| request.copy_length.min(OFFLOAD_BYTES))
+}
+
 /// FSCTL_OFFLOAD_READ: a token for a range.
 pub(super) async fn read(call: &Call<'_>) -> Answer {
     let (open, file) = (call.open()?, call.file()?);

@@ -1,0 +1,54 @@
+//! Requests that wait for limits of rate, as their connection counts them.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+/// The way of one request through the limits.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// Time that it has waited.
+    pub(crate) held: Cell<Duration>,
+    /// True once it has come to the limits.
+    pub(crate) is_admitted: Cell<bool>,
+}
+
+/// The requests of a connection that wait for limits of rate.
+#[derive(Debug, Default)]
+pub(crate) struct HeldRequests {
+    requests: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl HeldRequests {
+    /// The number of requests.
+    pub(crate) const fn requests(&self) -> usize {
+        self.requests.get()
+    }
+
+    /// The bytes of their messages.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+}
+
+/// A request that waits, counted on its connection.
+pub(crate) struct HeldRequest<'a> {
+    all: &'a HeldRequests,
+    bytes: usize,
+}
+
+impl<'a> HeldRequest<'a> {
+    /// Counts a request with a message of `bytes`, until it is dropped.
+    pub(crate) fn new(all: &'a HeldRequests, bytes: usize) -> Self {
+        all.requests.set(all.requests.get().saturating_add(1));
+        all.bytes.set(all.bytes.get().saturating_add(bytes));
+        Self { all, bytes }
+    }
+}
+
+impl Drop for HeldRequest<'_> {
+    fn drop(&mut self) {
+        self.all.requests.set(self.all.requests.get().saturating_sub(1));
+        self.all.bytes.set(self.all.bytes.get().saturating_sub(self.bytes));
+    }
+}

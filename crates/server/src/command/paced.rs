@@ -1,0 +1,136 @@
+//! The seam at which requests wait for limits of rate: READ, WRITE, copies and RDMA pass it alike.
+//!
+//! A request passes it before it takes memory for its answer, a place in a pool or a lock. Over its limit it waits
+//! in the line of the rule, and keeps its message alone. Meanwhile its connection gives few credits, and pauses
+//! reading when much waits. Requests that give something back (CLOSE, LOGOFF, acknowledgments, unlocks) do not
+//! come here, nor do ECHO, CANCEL and logons.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use frevo_wire::command::{read, write};
+use frevo_wire::{Command, Status};
+use tokio::time::sleep;
+
+use super::ioctl;
+use crate::access::access_rules::Caller;
+use crate::access::rate_rules::{At, Demand, RateFlow};
+use crate::base::limits::INTERIM_AFTER;
+use crate::base::rates::HeldRequest;
+use crate::command::Row;
+use crate::command::request::Request;
+use crate::command::response::Response;
+use crate::shares::share::Target;
+
+/// The price that a request has paid at the limits.
+pub(crate) struct Paid {
+    flow: Arc<RateFlow>,
+    read: u64,
+}
+
+impl Paid {
+    /// Gives back what a READ has paid for beyond the data that it has read.
+    pub(crate) fn settle(self, rq: &Request<'_>, out: &Response) {
+        let left = self.read.saturating_sub(out.data_bytes() as u64);
+        if rq.header.command == Command::READ && left > 0 {
+            self.flow.give_all_back(&Demand { read: left, ..Demand::default() });
+        }
+    }
+}
+
+/// Waits until all limits of rate have room for a request. None where there are none for it, or it has passed
+/// them already.
+///
+/// The future is boxed by its caller: requests without limits need no memory for its state.
+///
+/// # Errors
+/// CANCELLED when the client cancels or has gone.
+pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<Paid>, Status> {
+    if !row.is_paced || rq.pace.is_admitted.replace(true) {
+        return Ok(None);
+    }
+    let mut demand = None;
+    loop {
+        let Some(flow) = flow(rq) else { return Ok(None) };
+        let demand = demand.get_or_insert_with(|| demanded(rq));
+        if pass(rq, &flow, demand).await? {
+            return Ok(Some(Paid { flow, read: demand.read }));
+        }
+        // Other rules are in force now.
+    }
+}
+
+/// The rules for a request. None for one without an account, or about pipes.
+fn flow(rq: &Request<'_>) -> Option<Arc<RateFlow>> {
+    let (session, tree) = (rq.session.as_ref()?, rq.tree.as_ref()?);
+    if matches!(tree.share.target, Target::Pipes) {
+        return None;
+    }
+    let (rates, address) = (&rq.server().rates, rq.connection.peer.ip());
+    tree.rates.flow(rates.version(), address, || {
+        let identity = session.identity()?;
+        let domain_sids = rq.server().domain_names.sids();
+        let caller = Caller {
+            user: &identity.user,
+            groups: &identity.groups,
+            groups_are_known: identity.host.is_known(),
+            token: &identity.token,
+            domain_sids: &domain_sids,
+            address,
+        };
+        Some(rates.pick(&caller, &tree.share.name, session.id))
+    })
+}
+
+/// Passes all gates. False when a rule was ended, and nothing was passed.
+async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool, Status> {
+    let clock = rq.server().rates.clock;
+    let mut from = At::FIRST;
+    while let Some(at) = flow.try_pass(demand, from, clock.now()) {
+        let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
+        let since = clock.now();
+        let mut wait = pin!(flow.wait(demand, at, clock));
+        // A short wait is not announced. A longer one is, like each wait for other clients, and ends when the
+        // client cancels or goes.
+        let passed = tokio::select! {
+            biased;
+            passed = &mut wait => passed,
+            () = sleep(INTERIM_AFTER) => {
+                rq.cancellation.unless_told(wait).await.ok_or(Status::CANCELLED)?
+            }
+        };
+        let waited = clock.now().saturating_sub(since);
+        rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
+        drop(held);
+        rq.still_served()?;
+        match passed {
+            Ok(next) => from = next,
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// The work that a request asks for.
+fn demanded(rq: &Request<'_>) -> Demand {
+    let most = rq.connection.negotiated().map_or(0, |n| n.terms.max_payload());
+    let one = Demand { operations: 1, ..Demand::default() };
+    match rq.header.command {
+        Command::READ => {
+            let length = read::Request::parse(rq.message).map_or(0, |request| request.length);
+            Demand { read: u64::from(length.min(most)), ..one }
+        }
+        Command::WRITE => {
+            let Ok(request) = write::Request::parse(rq.message) else { return one };
+            // Data that comes by RDMA is not in the message, and has not been fetched.
+            let remote =
+                if rq.connection.moves_data() { request.remaining_bytes.min(most) } else { 0 };
+            Demand { write: (request.data.len() as u64).max(u64::from(remote)), ..one }
+        }
+        Command::IOCTL => {
+            let copied = ioctl::copied_bytes(rq);
+            Demand { read: copied, write: copied, ..one }
+        }
+        _ => one,
+    }
+}

@@ -1,0 +1,126 @@
+//! Limits of rate in force, and what of them is for a tree connect.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::access::access_rules::Caller;
+use crate::access::rate_rules::{HeldBack, Limited, RateFlow, RateRule};
+use crate::base::limits::RATE_FLOWS;
+use crate::base::rates::Clock;
+
+/// The version of the rules, and of the groups of users by which they are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version(u64);
+
+/// The limits of rate of a server.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    /// Changes with the rules and with the groups of users; 0: there are no rules.
+    version: AtomicU64,
+    rules: ArcSwap<Vec<Arc<Limited>>>,
+    /// The clock of all limits.
+    pub(crate) clock: Clock,
+}
+
+impl Rates {
+    /// Puts `rules` in force.
+    pub(crate) fn new(rules: &[RateRule]) -> Self {
+        let rates =
+            Self { version: AtomicU64::new(0), rules: ArcSwap::default(), clock: Clock::start() };
+        rates.set(rules);
+        rates
+    }
+
+    /// True if there are rules. Asked for each request.
+    #[inline]
+    pub(crate) fn are_on(&self) -> bool {
+        self.version.load(Ordering::Acquire) != 0
+    }
+
+    /// The version of now. To be asked for before rules are picked, so that older rules are never remembered as
+    /// newer ones.
+    pub(crate) fn version(&self) -> Version {
+        Version(self.version.load(Ordering::Acquire))
+    }
+
+    /// Picks the rules for a session of `caller` in `share`.
+    pub(crate) fn pick(&self, caller: &Caller<'_>, share: &str, session: u64) -> RateFlow {
+        RateFlow::of(&self.rules.load(), caller, share, session)
+    }
+
+    /// Puts other rules in force. Those that stay as they are go on, with all that wait for them.
+    pub(crate) fn set(&self, rules: &[RateRule]) {
+        let before = self.rules.load_full();
+        let kept = |rule: &RateRule| before.iter().find(|limited| limited.rule == *rule).cloned();
+        let make =
+            |rule: &RateRule| kept(rule).unwrap_or_else(|| Arc::new(Limited::new(rule.clone())));
+        let now: Vec<_> = rules.iter().map(make).collect();
+        let is_over = |limited: &&Arc<Limited>| !now.iter().any(|kept| Arc::ptr_eq(kept, limited));
+        let over: Vec<_> = before.iter().filter(is_over).cloned().collect();
+        self.rules.store(Arc::new(now));
+        self.renew(!rules.is_empty());
+        // Those that wait go on after the new rules are in force.
+        over.iter().for_each(|limited| limited.end());
+    }
+
+    /// Has the rules for users picked again: their groups may have changed.
+    pub(crate) fn pick_again(&self) {
+        self.renew(self.are_on());
+    }
+
+    fn renew(&self, are_on: bool) {
+        let next = |version: u64| Some(if are_on { version.wrapping_add(1).max(1) } else { 0 });
+        let _ = self.version.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
+    }
+
+    /// Returns the rules with their numbers.
+    pub(crate) fn numbers(&self) -> Vec<(Arc<Limited>, HeldBack)> {
+        let rules = self.rules.load();
+        rules.iter().map(|limited| (Arc::clone(limited), limited.held_back())).collect()
+    }
+
+    /// The name of a rule that an operation of the session waits for.
+    pub(crate) fn holder_of(&self, session: u64) -> Option<String> {
+        let rules = self.rules.load();
+        let holds = rules.iter().find(|limited| limited.holds(session));
+        holds.map(|limited| limited.rule.name.clone())
+    }
+}
+
+/// The rules of rate for one tree connect, as they were picked last.
+#[derive(Debug, Default)]
+pub(crate) struct Picked(Mutex<Vec<PickedFor>>);
+
+#[derive(Debug)]
+struct PickedFor {
+    version: Version,
+    address: IpAddr,
+    flow: Arc<RateFlow>,
+}
+
+impl Picked {
+    /// The rules for requests from `address`, which `pick` picks unless they are known. None if no rule has a
+    /// limit for them.
+    pub(crate) fn flow(
+        &self,
+        version: Version,
+        address: IpAddr,
+        pick: impl FnOnce() -> Option<RateFlow>,
+    ) -> Option<Arc<RateFlow>> {
+        let mut picked = self.0.lock();
+        picked.retain(|known| known.version == version);
+        if let Some(known) = picked.iter().find(|known| known.address == address) {
+            return Some(Arc::clone(&known.flow)).filter(|flow| !flow.is_free());
+        }
+        let flow = Arc::new(pick()?);
+        if picked.len() >= RATE_FLOWS {
+            picked.remove(0);
+        }
+        picked.push(PickedFor { version, address, flow: Arc::clone(&flow) });
+        Some(flow).filter(|flow| !flow.is_free())
+    }
+}

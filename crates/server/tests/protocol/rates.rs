@@ -1,0 +1,288 @@
+//! Limits of rate: requests over a limit wait, and nobody else notices.
+
+use std::time::Duration;
+
+use crate::client::draft::pack;
+use crate::client::files::{close_draft, flush_draft, read_draft, write_draft};
+use crate::client::*;
+use frevo_server::access_rules::Names;
+use frevo_server::internal::limits::{
+    HELD_BACK_BYTES, HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION,
+};
+use frevo_server::rate_rules::RateRule;
+use frevo_server::{RateStatus, Reload};
+use tokio::time::{Instant, sleep, timeout};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes of a READ or WRITE.
+const PIECE: u32 = 256 << 10;
+
+fn rule(name: &str) -> RateRule {
+    let shares = vec![String::from("data")];
+    RateRule { shares, burst: Duration::from_millis(10), ..RateRule::new(name) }
+}
+
+fn with(rates: impl IntoIterator<Item = RateRule>) -> Settings {
+    Settings { rates: rates.into_iter().collect(), ..settings() }
+}
+
+fn near(time: Duration, seconds: f64) -> bool {
+    (time.as_secs_f64() - seconds).abs() <= seconds * 0.03
+}
+
+fn rates(world: &World) -> Vec<RateStatus> {
+    world.embedded.rate_status()
+}
+
+/// Sends requests, each in a frame of its own.
+async fn send_each(peer: &mut Peer, mount: &Mount, draft: &Draft, count: usize) -> Vec<u64> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        ids.extend(peer.send(vec![mount.put(draft.clone())], mount.via()).await);
+    }
+    ids
+}
+
+/// A client with a file of a mebibyte, opened before anything is limited by bytes.
+async fn arrive(world: &World, user: &str) -> (Peer, Mount, FileId) {
+    world.file("f", vec![7; MIB as usize]);
+    let (mut peer, mount) = world.session(user, &Offer::default()).await;
+    let file = peer.open_file(&mount, &Want::existing("f")).await;
+    (peer, mount, file)
+}
+
+#[test]
+fn reads_writes_and_operations_keep_their_limits() {
+    let limits =
+        RateRule { read: Some(MIB), write: Some(2 * MIB), operations: Some(20), ..rule("all") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let began = Instant::now();
+        for _ in 0..40 {
+            assert_eq!(peer.read(&mount, file, 0, PIECE).await.len(), PIECE as usize);
+        }
+        assert!(near(began.elapsed(), 10.0), "reads: {:?}", began.elapsed());
+        let began = Instant::now();
+        for _ in 0..80 {
+            peer.write(&mount, file, 0, &[1; PIECE as usize]).await;
+        }
+        assert!(near(began.elapsed(), 10.0), "writes: {:?}", began.elapsed());
+        let began = Instant::now();
+        for _ in 0..200 {
+            peer.on(&mount, flush_draft(file)).await.ok();
+        }
+        assert!(near(began.elapsed(), 10.0), "operations: {:?}", began.elapsed());
+        let [rate] = &rates(world)[..] else { panic!("one limit") };
+        assert_eq!((&*rate.name, rate.read, rate.waiting), ("all", Some(MIB), 0));
+        assert!(rate.held > 300 && rate.held_us > 29_000_000, "{rate:?}");
+        peer.close(&mount, file).await;
+    });
+}
+
+/// A READ behind the end of its file counts for what it has read.
+#[test]
+fn data_that_is_not_there_does_not_count() {
+    let limits = RateRule { read: Some(MIB), ..rule("reads") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let began = Instant::now();
+        for _ in 0..20 {
+            let read = peer.on(&mount, read_draft(file, 2 * MIB, PIECE)).await;
+            read.expect(Status::END_OF_FILE);
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_neighbour_notices_nothing() {
+    let limits = RateRule { users: Names::users(&["ann"]), read: Some(MIB), ..rule("ann") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut ann, mount, file) = arrive(world, "ann").await;
+        let (mut bob, bobs, theirs) = arrive(world, "bob").await;
+        ann.expect_alive().await;
+        let ids = send_each(&mut ann, &mount, &read_draft(file, 0, PIECE), 30).await;
+        let began = Instant::now();
+        for _ in 0..30 {
+            bob.read(&bobs, theirs, 0, PIECE).await;
+        }
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+        ann.collect(&ids).await.iter().for_each(|reply| _ = reply.ok());
+        // The first one passes at once.
+        assert!(near(began.elapsed(), 7.25), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn sessions_share_a_limit_by_weight() {
+    let all = RateRule { read: Some(4 * MIB), ..rule("all") };
+    let bobs = RateRule { users: Names::users(&["bob"]), weight: Some(3), ..rule("bobs") };
+    in_frozen_world(with([all, bobs]), async |world| {
+        let (mut ann, anns, file) = arrive(world, "ann").await;
+        let (mut bob, bobs, theirs) = arrive(world, "bob").await;
+        let until = Instant::now() + Duration::from_secs(20);
+        let reads = async |peer: &mut Peer, mount: &Mount, file| {
+            let mut count = 0;
+            while Instant::now() < until {
+                peer.read(mount, file, 0, PIECE).await;
+                count += 1;
+            }
+            f64::from(count)
+        };
+        let (light, heavy) =
+            tokio::join!(reads(&mut ann, &anns, file), reads(&mut bob, &bobs, theirs));
+        assert!((heavy - light * 3.0).abs() <= light * 0.3, "{light} and {heavy}");
+        let sum = (light + heavy) * f64::from(PIECE);
+        assert!((sum - 80.0 * MIB as f64).abs() <= 0.03 * 80.0 * MIB as f64, "{sum}");
+    });
+}
+
+/// A request that gives something back, or asks if the server lives, is answered while others wait.
+#[test]
+fn a_request_that_waits_holds_nothing_else_up() {
+    let limits = RateRule { write: Some(64 << 10), ..rule("slow") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let other = peer.open_file(&mount, &Want::existing("f")).await;
+        // The first one passes, and is owed for 16 seconds.
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        let began = Instant::now();
+        let ids = send_each(&mut peer, &mount, &write_draft(file, 0, &[2; 100]), 3).await;
+        for id in &ids {
+            let interim = peer.interim().await;
+            assert_eq!(interim.header.message_id, *id);
+        }
+        peer.expect_alive().await;
+        peer.on(&mount, close_draft(other)).await.ok();
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+        assert_eq!(rates(world)[0].waiting, 3);
+        // A WRITE that waits can be cancelled, and has changed nothing.
+        let cancel = Peer::cancel(ids[1], None, mount.logon.id);
+        peer.send_frame(&pack(&[cancel], mount.via())).await;
+        peer.final_reply(ids[1]).await.expect(Status::CANCELLED);
+        assert_eq!(rates(world)[0].waiting, 2);
+        peer.collect(&[ids[0], ids[2]]).await.iter().for_each(|reply| _ = reply.ok());
+        assert!(near(began.elapsed(), 16.0), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_reload_changes_limits_for_those_that_wait() {
+    let limits = |read| RateRule { read: Some(read), ..rule("reads") };
+    in_frozen_world(with([limits(64 << 10)]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.read(&mount, file, 0, 1 << 20).await;
+        let began = Instant::now();
+        let ids = send_each(&mut peer, &mount, &read_draft(file, 0, PIECE), 8).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(rates(world)[0].waiting, 8);
+        world.embedded.reload(Reload::new().settings(with([limits(MIB)])));
+        peer.collect(&ids).await.iter().for_each(|reply| _ = reply.ok());
+        // The first one passes at once, the others by the new limit.
+        assert!(near(began.elapsed(), 1.0 + 1.75), "{:?}", began.elapsed());
+        let ids = send_each(&mut peer, &mount, &read_draft(file, 0, PIECE), 8).await;
+        sleep(Duration::from_millis(10)).await;
+        let began = Instant::now();
+        world.embedded.reload(Reload::new().settings(with([])));
+        peer.collect(&ids).await.iter().for_each(|reply| _ = reply.ok());
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+        assert!(rates(world).is_empty());
+    });
+}
+
+/// The end of the world looks for what is left of it.
+#[test]
+fn a_client_that_goes_while_it_waits_leaves_nothing() {
+    let limits = RateRule { read: Some(64 << 10), ..rule("reads") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.read(&mount, file, 0, 1 << 20).await;
+        send_each(&mut peer, &mount, &read_draft(file, 0, PIECE), 20).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(rates(world)[0].waiting, 20);
+        let began = Instant::now();
+        drop(peer);
+        while rates(world)[0].waiting > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn so_many_requests_of_a_connection_are_held_back() {
+    let limits = RateRule { operations: Some(100), ..rule("operations") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.asks = 4 * HELD_BACK_CREDITS;
+        peer.expect_alive().await;
+        peer.asks = 1;
+        let flushes = 2 * HELD_BACK_PER_CONNECTION;
+        send_each(&mut peer, &mount, &flush_draft(file), flushes).await;
+        let mut most = 0;
+        for _ in 0..50 {
+            sleep(Duration::from_millis(1)).await;
+            most = rates(world)[0].waiting.max(most);
+        }
+        // A message that has begun to come is received.
+        assert!(
+            (HELD_BACK_PER_CONNECTION..=HELD_BACK_PER_CONNECTION + 1).contains(&most),
+            "{most}"
+        );
+        // A client that goes is noticed also while nothing is read.
+        drop(peer);
+        while rates(world)[0].waiting > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
+fn so_many_bytes_of_a_connection_are_held_back() {
+    let limits = RateRule { write: Some(64 << 10), ..rule("writes") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.asks = 1_000;
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        let write = write_draft(file, 0, &[2; 1 << 20]);
+        // Messages that are not read do not leave the client.
+        let count = 4 * HELD_BACK_BYTES >> 20;
+        let sent = timeout(Duration::from_secs(1), send_each(&mut peer, &mount, &write, count));
+        assert!(sent.await.is_err(), "{:?}", rates(world));
+        // Messages that have come, or begun to come, go on: other threads check their signatures.
+        let most = HELD_BACK_BYTES >> 20;
+        assert!((most..most + 8).contains(&rates(world)[0].waiting), "{:?}", rates(world));
+        drop(peer);
+        while rates(world)[0].waiting > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+/// A client that asks for many credits has few while it is held back, and many again afterwards.
+#[test]
+fn credits_are_few_while_requests_wait() {
+    let limits = RateRule { operations: Some(100), ..rule("operations") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.asks = 1_000;
+        let ids = send_each(&mut peer, &mount, &flush_draft(file), 50).await;
+        let before = peer.credits;
+        let echo = peer.send(vec![Draft::echo()], Via::Plain).await[0];
+        loop {
+            let reply = peer.reply().await;
+            if rates(world)[0].waiting > 0 {
+                let most = before.max(u64::from(HELD_BACK_CREDITS));
+                assert!(peer.credits <= most, "{} and {before}", peer.credits);
+                assert!(reply.header.credits <= HELD_BACK_CREDITS);
+            }
+            if reply.header.message_id == ids[49] && !reply.is_interim() {
+                break;
+            }
+            assert_ne!((reply.header.message_id, reply.header.credits), (echo, 1_000));
+        }
+        peer.expect_alive().await;
+        assert!(peer.credits >= 1_000, "{}", peer.credits);
+    });
+}
