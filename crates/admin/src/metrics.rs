@@ -6,7 +6,7 @@
 
 use std::fmt::Error;
 
-use frevo_server::{LatencyBuckets, Metrics, Rows, Server, ServerStatus, ShareStatus};
+use frevo_server::{LatencyBuckets, Metrics, RateStatus, Rows, Server, ServerStatus, ShareStatus};
 use hyper::StatusCode;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -46,6 +46,7 @@ fn text(
     let scrape = Scrape {
         server: server.overview(),
         shares: server.share_status(),
+        rates: server.rate_status(),
         metrics: server.metrics(),
         health,
         cluster: cluster.unwrap_or_default(),
@@ -63,6 +64,7 @@ fn text(
 struct Scrape {
     server: ServerStatus,
     shares: Vec<ShareStatus>,
+    rates: Vec<RateStatus>,
     metrics: Metrics,
     health: Rows<ShareHealth>,
     /// Empty for a server on its own.
@@ -82,6 +84,7 @@ impl Collector for Scrape {
         self.owners(&mut encoder)?;
         self.cluster(&mut encoder)?;
         self.snapshots(&mut encoder)?;
+        self.rates(&mut encoder)?;
         self.health(&mut encoder)
     }
 }
@@ -188,6 +191,7 @@ impl Scrape {
             ("core", activity.busy_us),
             ("medium", activity.waited_medium_us),
             ("others", activity.waited_others_us),
+            ("limits", activity.waited_limits_us),
         ];
         let (name, help) = ("frevo_request_time_seconds", "Time of requests, by what it went on");
         family(encoder, name, help, MetricType::Counter, |mut one| {
@@ -318,6 +322,31 @@ impl Scrape {
             shown().try_for_each(|share| {
                 let label = [("share", &*share.share)];
                 ConstCounter::new(share.failures).encode(one.encode_family(&label)?)
+            })
+        })
+    }
+
+    /// Requests that limits of rate hold back. Rules have names of the configuration, and are few.
+    fn rates(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let (name, help) = ("frevo_rate_waiting", "Requests that wait for a limit of rate");
+        family(encoder, name, help, MetricType::Gauge, |mut one| {
+            self.rates.iter().try_for_each(|rate| {
+                let value = i64::try_from(rate.waiting).unwrap_or(i64::MAX);
+                ConstGauge::new(value).encode(one.encode_family(&[("rate", &*rate.name)])?)
+            })
+        })?;
+        let (name, help) = ("frevo_rate_held", "Requests that a limit of rate has held back");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            self.rates.iter().try_for_each(|rate| {
+                ConstCounter::new(rate.held).encode(one.encode_family(&[("rate", &*rate.name)])?)
+            })
+        })?;
+        let (name, help) =
+            ("frevo_rate_held_seconds", "Time for which a limit of rate has held requests back");
+        family(encoder, name, help, MetricType::Counter, |mut one| {
+            self.rates.iter().try_for_each(|rate| {
+                let label = [("rate", &*rate.name)];
+                ConstCounter::new(seconds(rate.held_us)).encode(one.encode_family(&label)?)
             })
         })
     }

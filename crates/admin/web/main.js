@@ -83,6 +83,7 @@ function addSamples(answer) {
 const CAUSES = [
   ["disk", "waited_medium_us"],
   ["others", "waited_others_us"],
+  ["limits", "waited_limits_us"],
   ["credits", "without_credits_us"],
   ["network", "unsent_us"],
   ["server", "busy_us"],

@@ -61,3 +61,16 @@ pub const DOMAIN_NAME_BYTES: usize = 255;
 /// The least memory that may be configured, bytes: the largest request and reply of a few
 /// clients at a time.
 pub const MEMORY_MIN: u64 = 64 << 20;
+
+/// Limits of rate.
+pub const RATES: usize = 100;
+/// Longest name of a limit of rate, characters.
+pub const RATE_NAME_CHARACTERS: usize = 64;
+/// The lowest limit of bytes a second: with it the largest request takes two minutes.
+pub const RATE_BYTES_MIN: u64 = 64 << 10;
+/// The shortest burst, milliseconds: timers wake a millisecond late.
+pub const RATE_BURST_MS_MIN: u64 = 10;
+/// The longest burst, milliseconds.
+pub const RATE_BURST_MS_MAX: u64 = 10_000;
+/// The greatest weight.
+pub const RATE_WEIGHT_MAX: u32 = 1_000;

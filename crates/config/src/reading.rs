@@ -89,6 +89,7 @@ impl Config {
             shares,
             namespaces,
             sites,
+            rates,
             users,
         } = later;
         self.server = self.server.overlaid(server);
@@ -104,6 +105,7 @@ impl Config {
         self.shares.extend(shares);
         self.namespaces.extend(namespaces);
         self.sites.extend(sites);
+        self.rates.extend(rates);
         self.users.extend(users);
         self
     }

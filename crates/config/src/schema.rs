@@ -20,6 +20,7 @@ use super::listen::Listen;
 use super::many_links::LongText;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
 use super::namespace::{LinkSection, NamespaceSection};
+use super::rate::RateSection;
 use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
 use super::server_limits::LimitsSection;
@@ -68,6 +69,9 @@ pub struct Config {
     /// Each `[[site]]`
     #[serde(rename = "site")]
     pub sites: Vec<SiteSection>,
+    /// Each `[[rate]]`
+    #[serde(rename = "rate")]
+    pub rates: Vec<RateSection>,
     /// Each `[[user]]`
     #[serde(rename = "user")]
     pub users: Vec<UserSection>,
@@ -256,6 +260,8 @@ impl Config {
         let mut faults = Vec::new();
         faults.extend(ShareSection::faults(&self.shares, text));
         faults.extend(SiteSection::faults(&self.sites, text));
+        let shares: Vec<&str> = self.shares.iter().map(|s| s.name.get_ref().as_str()).collect();
+        faults.extend(RateSection::faults(&self.rates, &shares, text));
         faults.extend(NamespaceSection::faults(&self.namespaces, &self.shares, &self.sites, text));
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
@@ -308,7 +314,9 @@ impl Config {
         let administrators = administrators.filter(|who| who.domain().is_some());
         let roots = self.namespaces.iter().flat_map(|namespace| &namespace.allow);
         let shares = self.shares.iter().flat_map(ShareSection::names_of_domains);
-        shares.chain(roots.filter(|who| who.domain().is_some())).chain(administrators)
+        let limited = self.rates.iter().flat_map(|rate| &rate.users);
+        let others = roots.chain(limited).filter(|who| who.domain().is_some());
+        shares.chain(others).chain(administrators)
     }
 
     /// Settings of `[server]` that contradict each other.
@@ -399,6 +407,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[site]]", keys_of::<SiteSection>()),
+        ("[[rate]]", keys_of::<RateSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]
 }

@@ -210,6 +210,17 @@ pub(super) const EVERY_KEY: &str = r#"
         name = "berlin"
         networks = ["10.1.0.0/16"]
 
+        [[rate]]
+        name = "backups"
+        shares = ["photos"]
+        users = ["ann", "@staff"]
+        networks = ["10.2.0.0/16"]
+        read = "200M"
+        write = "100M"
+        operations = 2000
+        burst_milliseconds = 200
+        weight = 3
+
         [[user]]
         name = "ann"
         password_file = "/etc/frevo/ann.password"

@@ -83,6 +83,7 @@ impl Rates {
         let mut causes = vec![
             part("disk", "waited_medium_us"),
             part("others", "waited_others_us"),
+            part("limits", "waited_limits_us"),
             part("credits", "without_credits_us"),
             part("network", "unsent_us"),
             part("server", "busy_us"),

@@ -45,7 +45,53 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "RPC connections", &status["rpc_connections"], rpc_connections);
     section(&mut out, "clients of the witness", &status["witness"], witness);
     section(&mut out, "servers of namespaces", &status["targets"], targets);
+    section(&mut out, "limits of rate", &status["rates"], rates);
+    section(&mut out, "sessions that wait for limits", &held(&status), held_sessions);
     print(out.as_bytes())
+}
+
+/// The sessions that a limit of rate holds back now.
+fn held(status: &Value) -> Value {
+    let rows = status["sessions"]["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let held: Vec<&Value> = rows.iter().filter(|row| row["limited_by"].is_string()).collect();
+    serde_json::json!({ "rows": held })
+}
+
+fn held_sessions(rows: &[Value]) -> Table {
+    let mut table =
+        Table::new(&[("HELD SESSION", Left), ("USER", Left), ("ADDRESS", Left), ("LIMIT", Left)]);
+    for row in rows {
+        table.row(&["id", "user", "address", "limited_by"].map(|key| text(row, key)));
+    }
+    table
+}
+
+/// Limits of rate, and what they hold back.
+fn rates(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("LIMIT", Left),
+        ("READ", Right),
+        ("WRITE", Right),
+        ("OPERATIONS", Right),
+        ("WAITING", Right),
+        ("HELD", Right),
+        ("FOR", Right),
+    ]);
+    for row in rows {
+        let rate =
+            |key| row[key].as_u64().map_or_else(String::new, |n| format!("{}/s", bytes(float(n))));
+        let operations = row["operations"].as_u64().map_or_else(String::new, |n| format!("{n}/s"));
+        table.row(&[
+            text(row, "name"),
+            rate("read"),
+            rate("write"),
+            operations,
+            number(row, "waiting").to_string(),
+            number(row, "held").to_string(),
+            format!("{} s", number(row, "held_us") / 1_000_000),
+        ]);
+    }
+    table
 }
 
 /// Adds the state of its folder to each share.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use frevo_config::{
     AccountListingChoice, Config, EncryptionChoice, IdmapSection, InterfaceSection, LimitsSection,
-    Numbers, ServerSection, SigningChoice, SiteSection, Size, Who,
+    Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size, Who,
 };
+use frevo_server::access_rules::Names;
 use frevo_server::administrators::AdministratorRules;
 use frevo_server::id_map::{IdMap, IdRange};
+use frevo_server::rate_rules::RateRule;
 use frevo_server::settings::{AccountListing, Encryption, InterfaceOverride, Signing};
 use frevo_server::{Limits, Settings, Site};
 use frevo_wire::dtyp::Guid;
@@ -73,6 +75,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     }
     settings.id_map = Arc::new(id_map(config));
     settings.interfaces = config.interfaces.iter().map(interface).collect();
+    settings.rates = config.rates.iter().map(rate).collect();
     settings.sites = config.sites.iter().map(site).collect();
     if let Some(names) = &section.target_names {
         settings.target_names.clone_from(names);
@@ -116,6 +119,20 @@ fn interface(section: &InterfaceSection) -> InterfaceOverride {
         rss: section.rss,
         rdma: section.rdma,
     }
+}
+
+fn rate(section: &RateSection) -> RateRule {
+    let bytes = |size: &Option<Spanned<Size>>| size.as_ref().map(|size| size.get_ref().0);
+    let mut rule = RateRule::new(section.name.get_ref());
+    rule.shares = section.shares.iter().map(|share| share.get_ref().clone()).collect();
+    rule.users = Names::of(section.users.iter().map(Who::as_str));
+    rule.networks.clone_from(&section.networks);
+    (rule.read, rule.write) = (bytes(&section.read), bytes(&section.write));
+    (rule.operations, rule.weight) = (section.operations, section.weight);
+    if let Some(burst) = section.burst_milliseconds {
+        rule.burst = Duration::from_millis(burst);
+    }
+    rule
 }
 
 fn site(section: &SiteSection) -> Site {
@@ -165,6 +182,23 @@ mod tests {
         assert_eq!([defaults.max_io, defaults.max_transact].map(u64::from), [MAX_IO_MAX; 2]);
         let set = of("[limits]\nmax_io = \"1M\"\nmax_transact = \"64K\"\n");
         assert_eq!((set.max_io, set.max_transact), (1 << 20, 1 << 16));
+    }
+
+    #[test]
+    fn limits_of_rate_are_passed_on() {
+        let set = of(
+            "[[share]]\nname = \"data\"\npath = \"/d\"\n[[rate]]\nname = \"a\"\nshares = [\"data\"]\n\
+                      users = [\"@staff\"]\nnetworks = [\"10.0.0.0/8\"]\nread = \"1M\"\nwrite = \"2M\"\n\
+                      operations = 7\nburst_milliseconds = 50\nweight = 3\n",
+        );
+        let [rule] = &set.rates[..] else { panic!("{:?}", set.rates) };
+        assert_eq!((&*rule.name, &*rule.shares[0], rule.networks.len()), ("a", "data", 1));
+        assert_eq!(
+            (rule.read, rule.write, rule.operations),
+            (Some(1 << 20), Some(2 << 20), Some(7))
+        );
+        assert_eq!((rule.burst, rule.weight), (Duration::from_millis(50), Some(3)));
+        assert!(rule.users.has_groups());
     }
 
     #[test]
