@@ -64,13 +64,15 @@ pub use errno::fault_of;
 #[doc(hidden)]
 pub use host::attempt_watch;
 pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
-pub use options::{Case, NtAcls, PosixOptions, Streams};
+pub use options::{Case, NtAcls, PosixOptions, SIDE_FOLDER, Streams, is_side as is_own_folder};
 pub use remembered::{
     forget_remembered, forget_unused_names, remembered_bytes, remembers_names, watched_bytes,
 };
 pub use scsi::{ScsiData, ScsiEnd, send_scsi};
 pub use security::may_write_security_attributes;
 pub use share::guard::guard_alike;
+pub use share::streams::layout::{attribute as stream_attribute, stream_of as stream_of_attribute};
+pub use share::streams::side::{MARK as STREAMS_MARK, is_mark_of as is_streams_mark_of};
 pub use snapshot_folders::{SnapshotFault, SnapshotFolders};
 pub use unix::{Said, UnixUser, group_id, group_name, user, user_name};
 pub use vfs::{PosixVfs, Reach};

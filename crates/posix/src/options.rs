@@ -39,7 +39,7 @@ pub enum Streams {
 }
 
 /// The side folder, which clients cannot see or reach.
-pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
+pub const SIDE_FOLDER: &str = ".frevo-streams";
 
 /// The folder of the server's own snapshots, in a share's root, and in snapshots of that. Clients cannot see
 /// or reach it in any share, so that none makes it before the server does, or by another mount of the
@@ -47,7 +47,7 @@ pub(crate) const SIDE_FOLDER: &str = ".frevo-streams";
 const SNAPSHOT_FOLDER: &str = ".frevo-snapshots";
 
 /// True if an entry is a folder of the server's own, in any case, on any file system.
-pub(crate) fn is_side(entry: &[u8]) -> bool {
+pub fn is_side(entry: &[u8]) -> bool {
     let entry = without_tail(entry);
     [SIDE_FOLDER, SNAPSHOT_FOLDER].iter().any(|own| entry.eq_ignore_ascii_case(own.as_bytes()))
 }

@@ -151,6 +151,12 @@ impl PosixVfs {
         Ok(Self { share: Arc::new(share) })
     }
 
+    /// Finds the side folder of streams if another program has made it since the share was opened.
+    pub fn find_side_folder(&self) {
+        let share = &self.share;
+        share.streams.side.find(share.root.as_fd(), &share.options);
+    }
+
     /// Returns the access of this process to the folder. A confined one has none to a disk that was
     /// mounted after its start.
     pub fn reach(&self) -> Reach {

@@ -25,13 +25,13 @@ pub(crate) fn stream_id(stream: &str) -> u64 {
 }
 
 /// Returns the attribute that stores a stream, if the name fits.
-pub(crate) fn attribute(stream: &str) -> Option<CString> {
+pub fn attribute(stream: &str) -> Option<CString> {
     let name = format!("{PREFIX}{stream}{SUFFIX}");
     if name.len() > XATTR_NAME_BYTES { None } else { CString::new(name).ok() }
 }
 
 /// Returns the stream that an attribute stores.
-fn stream_of(attribute: &[u8]) -> Option<&str> {
+pub fn stream_of(attribute: &[u8]) -> Option<&str> {
     let name = core::str::from_utf8(attribute).ok()?;
     name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX).filter(|stream| !stream.is_empty())
 }

@@ -27,7 +27,7 @@ use crate::xattr::Handle;
 use crate::{patience, stat, sys};
 
 /// The attribute that names the file's directory.
-const MARK: &CStr = c"user.frevo.streams";
+pub const MARK: &CStr = c"user.frevo.streams";
 
 /// The beginning of the name of a data file until it is complete; no stream's entry begins so.
 const UNFINISHED: &str = "new";
@@ -62,12 +62,17 @@ fn belongs_to(made: BorrowedFd<'_>, file: &Handle) {
 /// The name of a file's directory in the side folder.
 pub(crate) struct Mark(Vec<u8>);
 
+/// True for a mark of the file with this number: the name of a directory in the side folder.
+pub fn is_mark_of(value: &[u8], inode: u64) -> bool {
+    let own = format!("{inode:x}-");
+    let is_plain = |b: &u8| b.is_ascii_hexdigit() || *b == b'-';
+    value.starts_with(own.as_bytes()) && value.iter().all(is_plain)
+}
+
 impl Mark {
     /// Returns the mark, if it belongs to the file with this number.
     fn of(value: Vec<u8>, inode: u64) -> Option<Self> {
-        let own = format!("{inode:x}-");
-        let is_plain = |b: &u8| b.is_ascii_hexdigit() || *b == b'-';
-        (value.starts_with(own.as_bytes()) && value.iter().all(is_plain)).then_some(Self(value))
+        is_mark_of(&value, inode).then_some(Self(value))
     }
 }
 

@@ -106,13 +106,20 @@ pub(crate) struct Folder {
 impl Folder {
     fn open(root: BorrowedFd<'_>, options: &PosixOptions) -> Self {
         let folder = Self { fd: OnceLock::new(), made: AtomicU64::new(0) };
-        if options.streams != Streams::Off {
-            let path = SIDE_FOLDER.as_bytes();
-            if let Ok(fd) = sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false) {
-                let _ = folder.fd.set(fd);
-            }
-        }
+        folder.find(root, options);
         folder
+    }
+
+    /// Opens the folder if another program has made it meanwhile.
+    pub(crate) fn find(&self, root: BorrowedFd<'_>, options: &PosixOptions) {
+        if options.streams == Streams::Off || self.get().is_some() {
+            return;
+        }
+        let path = SIDE_FOLDER.as_bytes();
+        if let Ok(fd) = sys::open_beneath(root, path, DIRECTORY, Mode::empty(), false) {
+            // Another thread may have opened it first.
+            let _ = self.fd.set(fd);
+        }
     }
 
     pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {

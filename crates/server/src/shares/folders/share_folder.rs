@@ -225,6 +225,7 @@ impl ShareFolder {
             self.judge_briefly(&mut state, now);
             return;
         };
+        vfs.find_side_folder();
         // Two references are expected here: `vfs` and the one in `opened`. Further references show
         // that a user has the folder in use.
         let is_held = vfs.is_in_use() || Arc::strong_count(&vfs) > 2;
