@@ -173,11 +173,19 @@ mod tests {
         }
     }
 
+    impl crate::Reloading for NoAccounts {
+        fn reload(&self) -> crate::Reloaded<'_> {
+            Box::pin(async { Err(String::from("there is no configuration")) })
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_must_come_in_time() {
         let server = frevo_server::Server::builder().build().unwrap();
         let (levels, accounts) = (Arc::new(NoLog), Arc::new(NoAccounts));
-        let admin = Admin { server, levels, accounts, cluster: None, snapshots: None, token: None };
+        let (configuration, cluster, snapshots) = (Arc::new(NoAccounts), None, None);
+        let admin =
+            Admin { server, levels, accounts, configuration, cluster, snapshots, token: None };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));
         let (mut peer, stream) = tokio::io::duplex(1 << 16);
         let request = b"POST /kick HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";

@@ -90,6 +90,15 @@ pub enum NotRead {
     Failed(String),
 }
 
+/// The configuration of a program, which others change in files.
+pub trait Reloading: Send + Sync {
+    /// Reads the configuration again, and applies it as a whole or not at all.
+    fn reload(&self) -> Reloaded<'_>;
+}
+
+/// The end of [`Reloading::reload`]. Its error is the reason why the old configuration stays in force.
+pub type Reloaded<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+
 /// The parts of an admin interface.
 pub struct Admin {
     /// The server that it shows.
@@ -98,6 +107,8 @@ pub struct Admin {
     pub levels: Arc<dyn LogLevels>,
     /// The accounts that it has read again.
     pub accounts: Arc<dyn AccountFiles>,
+    /// The configuration that it has read again.
+    pub configuration: Arc<dyn Reloading>,
     /// The cluster that the server is a node of. None for a server on its own.
     pub cluster: Option<Arc<dyn ClusterNode>>,
     /// The keeper of snapshots. None for a server that makes none.

@@ -42,7 +42,7 @@ const NO_SNAPSHOTS: &str =
     "this server makes no snapshots; no share of its configuration has [share.snapshots]";
 
 /// All paths but those of the page.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "/status",
     "/metrics",
     "/history",
@@ -50,6 +50,7 @@ const PATHS: [&str; 11] = [
     "/log-level",
     "/kick",
     "/accounts",
+    "/reload",
     "/cluster",
     "/snapshots",
     "/healthz",
@@ -160,6 +161,7 @@ impl Service {
                 Ok(AccountsBody { file }) => self.read_accounts(file).await,
                 Err(answer) => answer,
             },
+            (&Method::POST, "/reload") => self.reload().await,
             (&Method::GET, "/cluster") => self.cluster(),
             (&Method::POST, "/cluster") => match body(request).await {
                 Ok(act) => self.act_in_cluster(act, caller).await,
@@ -206,6 +208,13 @@ impl Service {
                 refusal(StatusCode::NOT_FOUND, "the accounts of this server are in another file")
             }
             Err(NotRead::Failed(why)) => refusal(StatusCode::CONFLICT, &why),
+        }
+    }
+
+    async fn reload(&self) -> Answer {
+        match self.admin.configuration.reload().await {
+            Ok(()) => json(&serde_json::json!({ "reloaded": true })),
+            Err(why) => refusal(StatusCode::CONFLICT, &why),
         }
     }
 

@@ -37,6 +37,7 @@ mod resolved;
 mod samba_rules;
 mod secret_file;
 mod serve;
+mod share_guards;
 mod shares;
 mod state;
 mod svg;

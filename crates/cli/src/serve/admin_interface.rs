@@ -9,10 +9,9 @@ use std::sync::Arc;
 use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
 use frevo_server::Server;
 
-use super::account_reloads::Asking;
-use super::cluster;
 use super::plan::Plan;
 use super::snapshots::Snapshots;
+use super::{account_reloads, cluster, config_reloads};
 use crate::exit::{Exit, Failure};
 use crate::logging::Logging;
 use crate::{secret_file, state};
@@ -22,6 +21,26 @@ use crate::{secret_file, state};
 pub(super) struct Prepared {
     listening: Listening,
     token: Option<Token>,
+}
+
+/// The interface's ends: it asks for files to be read again.
+pub(super) struct Asking {
+    accounts: account_reloads::Asking,
+    configuration: config_reloads::Asking,
+}
+
+/// The ends of the thread that reloads.
+pub(super) struct Wishes {
+    pub(super) accounts: account_reloads::AccountReloads,
+    pub(super) configuration: config_reloads::ConfigReloads,
+}
+
+/// Returns both ends of the wishes for reloads.
+pub(super) fn wishes() -> (Asking, Wishes) {
+    let (accounts, asked_accounts) = account_reloads::channel();
+    let (configuration, asked_configuration) = config_reloads::channel();
+    let wishes = Wishes { accounts: asked_accounts, configuration: asked_configuration };
+    (Asking { accounts, configuration }, wishes)
 }
 
 /// The log of this process.
@@ -123,7 +142,7 @@ impl Prepared {
         self,
         server: &Server,
         logging: &Logging,
-        accounts: Asking,
+        asking: Asking,
         cluster: Option<&cluster::Running>,
         snapshots: Option<&Snapshots>,
     ) -> Result<Option<SocketFile>, Failure> {
@@ -139,11 +158,11 @@ impl Prepared {
             tracing::info!(target: "frevo::admin", %address, "admin interface on TCP");
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
-        let accounts = Arc::new(accounts);
+        let (accounts, configuration) = (Arc::new(asking.accounts), Arc::new(asking.configuration));
         let cluster = cluster.map(cluster::Running::for_admin);
         let snapshots = snapshots.map(Snapshots::for_admin);
         let server = server.clone();
-        let admin = Admin { server, levels, accounts, cluster, snapshots, token };
+        let admin = Admin { server, levels, accounts, configuration, cluster, snapshots, token };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
         Ok(file)
     }

@@ -18,12 +18,12 @@ use crate::configured::folder;
 use crate::configured::identities::{Identities, identities};
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
+use crate::share_guards::ShareGuards;
 use crate::{accounts, administrators, config_checks, configured, machine_sid, state};
 
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::Logon;
-use super::share_guards::ShareGuards;
 
 /// A share that is open, with what it was made of.
 pub(super) struct OpenShare {

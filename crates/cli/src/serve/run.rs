@@ -13,9 +13,9 @@ use crate::arguments::Serve;
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
 use crate::logging::Logging;
+use crate::share_guards::ShareGuards;
 use crate::{accounts, configured, machine_sid, state};
 
-use super::account_reloads;
 use super::admin_interface;
 use super::cluster;
 use super::confine::Confined;
@@ -32,7 +32,6 @@ use super::run_accounts::given_names;
 use super::running::Running;
 use super::service_manager;
 use super::share_edits::{self, Asking};
-use super::share_guards::ShareGuards;
 use super::signals::Signals;
 use super::snapshots;
 use super::take_over::Replaced;
@@ -83,7 +82,7 @@ pub(super) async fn run(
     tell_unresolved(&server);
     let snapshots = snapshots.map(|prepared| prepared.start(&server)).transpose()?;
     let rpc_port = rpc.serve(&server)?;
-    let (asking, account_reloads) = account_reloads::channel();
+    let (asking, wishes) = admin_interface::wishes();
     let _socket = admin.start(&server, logging, asking, cluster.as_ref(), snapshots.as_ref())?;
     Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     Running {
@@ -99,7 +98,7 @@ pub(super) async fn run(
         target_servers,
         directory: domains.directory,
         edits,
-        account_reloads,
+        wishes,
         newer_keys,
         guards,
         mounts: mounts.watch(),

@@ -26,8 +26,9 @@ use crate::keytab::{self, Keys};
 use crate::logging::{self, Logging};
 use crate::network_namespaces::NetworkNamespaces;
 use crate::network_shares::NetworkShares;
+use crate::share_guards::ShareGuards;
 
-use super::account_reloads::AccountReloads;
+use super::admin_interface::Wishes;
 use super::cluster::{self, Made, Namespaces, State, Wanted};
 use super::confine::Confined;
 use super::directory::Directory;
@@ -38,7 +39,6 @@ use super::mount_events::MountEvents;
 use super::plan::Plan;
 use super::service_manager::notify;
 use super::share_edits::{Asked, Edits};
-use super::share_guards::ShareGuards;
 use super::signals::{Cause, Signals};
 use super::snapshots::Snapshots;
 use super::target_servers::TargetServers;
@@ -56,7 +56,7 @@ pub(super) struct Running<'a> {
     pub(super) target_servers: TargetServers,
     pub(super) directory: Option<Arc<Directory>>,
     pub(super) edits: Edits,
-    pub(super) account_reloads: AccountReloads,
+    pub(super) wishes: Wishes,
     pub(super) newer_keys: Arc<NewerKeys>,
     pub(super) keytab_watch: KeytabWatch,
     pub(super) guards: ShareGuards,
@@ -128,11 +128,15 @@ impl Running<'_> {
                     return served.map_err(Failure::failed("cannot serve"));
                 }
                 Some(asked) = self.edits.recv() => self.carry_out(asked, is_stopping),
-                Some(asked) = self.account_reloads.recv() => {
+                Some(asked) = self.wishes.accounts.recv() => {
                     let Self { loaded, server, arguments, guid, .. } = &mut self;
                     if let Some(reviewed) = asked.carry_out(loaded, server, arguments, *guid) {
                         self.record(|| reloaded(reviewed));
                     }
+                }
+                Some(asked) = self.wishes.configuration.recv() => {
+                    let stops = || Err(String::from("the server stops"));
+                    asked.answer(if is_stopping { stops() } else { self.reload() });
                 }
                 _ = looks.tick() => {
                     self.look_at_keytab();
@@ -147,9 +151,7 @@ impl Running<'_> {
                     (Cause::Stop, true) => {
                         return Err(Failure::new(Exit::Failed, "stopped without finishing the pending requests"));
                     }
-                    (Cause::Reload, false) => {
-                        self.reload();
-                    }
+                    (Cause::Reload, false) => drop(self.reload()),
                     (Cause::Reload, true) => {}
                 }
             }
@@ -201,9 +203,9 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the configuration again and returns true. On a fault it keeps the old configuration,
-    /// logs the reason and returns false.
-    fn reload(&mut self) -> bool {
+    /// Reads the configuration again. On a fault it keeps the old configuration, and logs and returns
+    /// the reason.
+    fn reload(&mut self) -> Result<(), String> {
         // systemd expects the time at which the reload began.
         match NotifyState::monotonic_usec_now() {
             Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -217,28 +219,28 @@ impl Running<'_> {
         let reload = Event::new(Kind::Reload);
         let failed = |why: String| reload.clone().status(Status::UNSUCCESSFUL).with("reason", why);
         let done = panics::contained(|| self.try_reload());
-        let is_done = matches!(done, Some(Ok(_)));
-        let event = match done {
+        let (event, done) = match done {
             Some(Ok(reviewed)) => {
                 tracing::info!(target: "frevo::server", "configuration reloaded");
-                reloaded(reviewed)
+                (reloaded(reviewed), Ok(()))
             }
             Some(Err(failure)) => {
                 tracing::error!(target: "frevo::server",
                     "reload failed, the old configuration stays in force: {failure}");
-                failed(failure.to_string())
+                (failed(failure.to_string()), Err(failure.to_string()))
             }
             None => {
                 tracing::error!(target: "frevo::server",
                     "reload failed because of a bug; the old configuration stays in force; restart \
                      the server to apply the new one");
-                failed(String::from("internal error"))
+                let why = String::from("internal error");
+                (failed(why.clone()), Err(why))
             }
         };
         self.record(|| event);
         notify(&[NotifyState::Ready]);
         release_read();
-        is_done
+        done
     }
 
     /// Makes a change that an administrator asks for over the network.
@@ -322,7 +324,7 @@ impl Running<'_> {
         let checked = sources.with(&file, &after).config();
         checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
         network.write(&after).map_err(failed)?;
-        if self.reload() {
+        if self.reload().is_ok() {
             return Ok(());
         }
         network.write(&before).map_err(failed)?;
@@ -362,7 +364,7 @@ impl Running<'_> {
         if let Some(cluster) = &mut self.cluster {
             cluster.kept = state.revision;
         }
-        Ok(!is_new || self.reload())
+        Ok(!is_new || self.reload().is_ok())
     }
 
     /// Stores a change of the shares that were added over the network, and applies it. Undoes it
@@ -380,7 +382,7 @@ impl Running<'_> {
         let before = shares.stored().map_err(failed)?.unwrap_or_default();
         let after = shares.edited(&before, &self.loaded.plan.config, edit)?;
         shares.write(&after).map_err(failed)?;
-        let is_reloaded = self.reload();
+        let is_reloaded = self.reload().is_ok();
         let is_named = |share: &OpenShare| {
             fold_name(share.section.name.get_ref().as_str()) == fold_name(edit.name())
         };
@@ -391,7 +393,8 @@ impl Running<'_> {
         }
         shares.write(&before).map_err(failed)?;
         if is_reloaded {
-            self.reload();
+            // The failure is logged.
+            let _ = self.reload();
         }
         Err(NotEdited::Failed(String::from(
             "the configuration with this change could not be applied; the lines above say why",

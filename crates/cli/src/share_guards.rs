@@ -23,7 +23,7 @@ use rustix::io::Errno;
 const PID_BYTES: u64 = 16;
 
 /// The locks that this server has, until it ends.
-pub(super) struct ShareGuards {
+pub(crate) struct ShareGuards {
     /// The folder of the lock files; None without one for this user.
     folder: Option<PathBuf>,
     files: Mutex<HashMap<FolderKey, Guard>>,
@@ -44,7 +44,7 @@ struct Guard {
 impl ShareGuards {
     /// Locks the folders of a configuration, before the process is confined. Those that another
     /// server has are refused by [`Self::take`].
-    pub(super) fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let guards = Self { folder: place(), files: Mutex::default() };
         for share in config.shares.iter().filter(|share| !share.cluster) {
             let _ = guards.lock(share);
@@ -56,7 +56,7 @@ impl ShareGuards {
     ///
     /// # Errors
     /// A sentence when another server has it.
-    pub(super) fn take(&self, share: &ShareSection, vfs: &dyn Vfs) -> Result<(), String> {
+    pub(crate) fn take(&self, share: &ShareSection, vfs: &dyn Vfs) -> Result<(), String> {
         // The nodes of a cluster have the folder open, and use it in turn.
         if share.cluster || share.read_only && share.write_list.is_empty() {
             return Ok(());
