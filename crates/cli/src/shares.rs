@@ -153,19 +153,25 @@ impl Edited {
         Failure::new(failure.exit, text)
     }
 
-    /// Checks the changed configuration, and replaces the file.
+    /// Checks the changed configuration, replaces the file, and tells so.
     pub(crate) fn save(self, sources: &Sources) -> Done {
+        let file = self.store(sources)?;
+        tell(format_args!(
+            "{} was changed; systemctl reload frevo applies the change",
+            file.display()
+        ));
+        Ok(())
+    }
+
+    /// Checks the changed configuration, and replaces the file. Returns its path.
+    pub(crate) fn store(self, sources: &Sources) -> Result<PathBuf, Failure> {
         let text = self.document.to_string();
         let checked = sources.with(&self.file.display().to_string(), &text).config();
         checked.map_err(|failure| self.unchanged(&failure))?;
         replace(&self.file, &text).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
         })?;
-        tell(format_args!(
-            "{} was changed; systemctl reload frevo applies the change",
-            self.file.display()
-        ));
-        Ok(())
+        Ok(self.file)
     }
 }
 

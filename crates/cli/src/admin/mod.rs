@@ -7,6 +7,7 @@ mod figures;
 mod kick;
 mod log_level;
 mod rates;
+pub(crate) mod running_server;
 mod snapshots;
 mod socket;
 mod status;

@@ -1,15 +1,18 @@
 //! `frevo namespace`: lists, changes and checks the namespaces of a configuration. Comments stay as they
 //! are.
 
+mod sections;
+mod split;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueHint};
-use frevo_config::{Config, NamespaceSection, ShareName, SiteSection, nearest};
-use frevo_dfs::{Link, Namespace, Root, State, Target};
-use frevo_server::{EntryPath, NamespaceChange, NotChanged, TargetName};
+use frevo_config::{ShareName, SiteSection};
+use frevo_dfs::{Link, Root, State, Target};
+use frevo_server::{NamespaceChange, TargetName};
 use frevo_wire::fscc::fold_name;
 
 use crate::config_sources::Sources;
@@ -19,6 +22,7 @@ use crate::plural::counted;
 use crate::shares::Edited;
 use crate::state::DEFAULT_CONFIG;
 use crate::{namespace_loops, namespace_tables};
+use sections::{failure, file_of, namespaces_of, parse_path, usage};
 
 /// The port of SMB.
 const PORT: u16 = 445;
@@ -71,6 +75,9 @@ enum Action {
         /// The target; with the last one the link is removed
         target: Option<String>,
     },
+    /// Move a folder of a namespace to another share of this server, and leave a link at its place
+    #[command(after_help = split::HELP)]
+    Split(split::Split),
     /// Try whether the servers of all targets can be reached, and find links that lead in a circle
     #[command(after_help = EXIT_CODES)]
     Check {
@@ -96,15 +103,9 @@ pub(crate) fn run(namespaces: &Namespaces) -> Done {
             let path = parse_path(name, path)?;
             change(config, name, &[NamespaceChange::RemoveLink { path, target }])
         }
+        Action::Split(arguments) => split::run(config, arguments),
         Action::Check { .. } => check(config),
     }
-}
-
-/// A namespace with its section.
-fn namespaces_of(config: &Config) -> Result<Vec<(&NamespaceSection, Namespace)>, Failure> {
-    let of = |section: &NamespaceSection| section.namespace(&config.shares);
-    let fault = |fault: frevo_dfs::BadLink| Failure::new(Exit::Config, fault.to_string());
-    config.namespaces.iter().map(|section| Ok((section, of(section).map_err(fault)?))).collect()
 }
 
 fn list(config: &Path) -> Done {
@@ -155,21 +156,6 @@ fn shown_target(target: &Target) -> String {
     format!("{target}{state}")
 }
 
-fn usage(text: String) -> Failure {
-    Failure::new(Exit::Usage, text)
-}
-
-/// The path of a link, with slashes or backslashes between its folders.
-fn parse_path(namespace: &str, path: &str) -> Result<EntryPath, Failure> {
-    let path = path.replace('/', "\\");
-    let bare = path.trim_matches('\\');
-    let parsed = EntryPath::parse(&format!(r"\\server\{namespace}\{bare}"));
-    let parsed = parsed.ok().filter(|parsed| !parsed.is_root());
-    parsed.ok_or_else(|| {
-        usage(format!("{path} is not the path of a link; write folders such as teams/red"))
-    })
-}
-
 /// A target, as `//server/share` or `\\server\share`, or as a URL.
 fn parse_target(target: &str) -> Result<TargetName, Failure> {
     let unc = target.strip_prefix("smb:").unwrap_or(target).replace('/', "\\");
@@ -214,29 +200,6 @@ fn change(config: &Path, name: &str, changes: &[NamespaceChange]) -> Done {
         done.map_err(|why| failure(&why))?;
     }
     edited.save(&sources)
-}
-
-/// The file with the section of a namespace.
-fn file_of(config: &Path, sources: &Sources, name: &str) -> Result<PathBuf, Failure> {
-    let all = sources.config()?.namespaces;
-    let is_wanted =
-        |section: &&NamespaceSection| fold_name(section.name.get_ref().as_str()) == fold_name(name);
-    let Some(section) = all.iter().find(is_wanted) else {
-        let near = nearest(name, all.iter().map(|section| section.name.get_ref().as_str()));
-        let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-        let text = format!("{} has no namespace {name}{near}", config.display());
-        return Err(Failure::new(Exit::NotFound, text));
-    };
-    Ok(PathBuf::from(sources.place(&section.name.span()).0))
-}
-
-fn failure(why: &NotChanged) -> Failure {
-    let exit = match why {
-        NotChanged::Absent(_) | NotChanged::NoTarget(_) => Exit::NotFound,
-        NotChanged::Bad(_) => Exit::Usage,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, format!("{why}; nothing was changed"))
 }
 
 /// The address at which a server answers, or the reason why it does not.
