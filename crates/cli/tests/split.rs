@@ -373,6 +373,12 @@ fn refusals_change_nothing() {
     run("files/teams/way", "red").fails(1, &["symbolic link"]);
     fs::write(place.red.join("there"), "").unwrap();
     run("files/teams/red", "red").fails(1, &["is not empty", "there"]);
+    let side = place.red.join(".frevo-streams");
+    fs::create_dir(&side).unwrap();
+    if std::os::unix::fs::chown(&side, Some(1_234), None).is_ok() {
+        run("files/teams/red", "red/new").fails(1, &["belongs to the user 1234"]);
+    }
+    fs::remove_dir(&side).unwrap();
     // A server that is not found has the folders.
     fs::write(
         place.sandbox.path("etc/frevo.toml"),

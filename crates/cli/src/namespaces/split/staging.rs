@@ -60,7 +60,9 @@ impl Staging {
             if let Some(owner) = owner.filter(|_| !is_there) {
                 side.give_to(owner)?;
             }
-            if !is_there {
+            if is_there {
+                check_owner(&side, owner)?;
+            } else {
                 root.sync()?;
             }
         }
@@ -208,6 +210,21 @@ impl Staging {
         let Some(side) = &sides.from else { return Ok(()) };
         tree::remove_entry(side, &id, Some(side))
     }
+}
+
+/// Refuses a side folder that a user of the host has made, who could replace what is in it.
+fn check_owner(side: &Folder, owner: Option<(u32, u32)>) -> Done {
+    let uid = rustix::fs::fstat(side).map_err(failed("look at", &side.path))?.st_uid;
+    let is_own = uid == 0 || uid == rustix::process::geteuid().as_raw();
+    if is_own || owner.is_some_and(|(server, _)| server == uid) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} belongs to the user {uid}, and neither to root nor to the server's user; remove it or set \
+         its owner first",
+        side.path.display()
+    );
+    Err(Failure::new(Exit::Failed, text))
 }
 
 fn shown(plan: &Plan) -> String {
