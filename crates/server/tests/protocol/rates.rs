@@ -247,7 +247,7 @@ fn so_many_bytes_of_a_connection_are_held_back() {
         peer.write(&mount, file, 0, &[1; 1 << 20]).await;
         let write = write_draft(file, 0, &[2; 1 << 20]);
         // Messages that are not read do not leave the client.
-        let count = 4 * HELD_BACK_BYTES >> 20;
+        let count = (4 * HELD_BACK_BYTES) >> 20;
         let sent = timeout(Duration::from_secs(1), send_each(&mut peer, &mount, &write, count));
         assert!(sent.await.is_err(), "{:?}", rates(world));
         // Messages that have come, or begun to come, go on: other threads check their signatures.
