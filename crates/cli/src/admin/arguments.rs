@@ -21,7 +21,7 @@ Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 there is nothing of thi
 
 const TOP_HELP: &str = "\
 WAITS FOR names what took most of the time: disk, others (locks and lease breaks), \
-limits (a [[rate]] of the configuration; `frevo status` names it), \
+limits (a [[rate]] of the configuration, with its name), \
 credits (the client used up its credits), network (the client does not take its \
 replies), server (work on a core). 100 % is the whole interval; several requests at once can add up to more.
 

@@ -37,6 +37,20 @@ pub(super) struct Row {
     pub(super) channels: usize,
     pub(super) opens: u64,
     pub(super) rates: Rates,
+    /// The name of the limit of rate that a request of it waits for. Empty: none.
+    pub(super) limited_by: String,
+}
+
+impl Row {
+    /// The causes of its waiting, with the limit that holds it back: `limits 80 % (backups)`.
+    pub(super) fn why(&self) -> String {
+        let why = self.rates.why();
+        match &*self.limited_by {
+            "" => why,
+            name if why.is_empty() => format!("limits ({name})"),
+            name => format!("{why} ({name})"),
+        }
+    }
 }
 
 fn counts(activity: &Value) -> Vec<u64> {
@@ -132,6 +146,7 @@ pub(super) fn rows(before: &Value, now: &Value, seconds: f64, order: Order) -> V
             protection: protection(row),
             channels: row["channels"].as_array().map_or(0, Vec::len),
             opens: number(row, "opens"),
+            limited_by: text(row, "limited_by"),
             rates: {
                 let before = old.get(&text(row, "id")).unwrap_or(&Value::Null);
                 Rates::between(before, &row["activity"], seconds)
@@ -178,6 +193,14 @@ mod tests {
         // up to 64 us, which is the 99th percentile.
         assert_eq!(ann.median, Some(16.0));
         assert!(ann.p99.is_some_and(|p99| (63.9..=64.1).contains(&p99)), "{ann:?}");
+        assert_eq!(shown[1].why(), "disk 80 %");
+        let held = |why: &str, limited_by: &str| {
+            let causes = if why.is_empty() { vec![] } else { vec![("limits", 0.8)] };
+            let rates = Rates { causes, ..Rates::default() };
+            Row { rates, limited_by: limited_by.to_owned(), ..Row::default() }.why()
+        };
+        assert_eq!(held("limits", "backups"), "limits 80 % (backups)");
+        assert_eq!(held("", "backups"), "limits (backups)");
         let by_waiting = rows(&before, &now, 2.0, Order::Waiting);
         assert_eq!(by_waiting[0].user, "ann");
         assert_eq!(rows(&before, &now, 2.0, Order::User)[0].user, "ann");

@@ -212,7 +212,7 @@ const COLUMNS: [(&str, Align, usize, Cell); 13] = [
     ("OUT/S", Align::Right, 0, |row| bytes(row.rates.sent)),
     ("50 %", Align::Right, 90, |row| latency(row.rates.median)),
     ("99 %", Align::Right, 0, |row| latency(row.rates.p99)),
-    ("WAITS FOR", Align::Left, 0, |row| row.rates.why()),
+    ("WAITS FOR", Align::Left, 0, |row| row.why()),
 ];
 
 /// The columns that go first where long values leave no room for the figures, which are not cut.
