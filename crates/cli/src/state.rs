@@ -25,6 +25,9 @@ pub(crate) const HANDED_OVER_OPENS: &str = "handed-over-opens";
 /// The file of SIDs that domains have told, in a state directory.
 pub(crate) const DOMAIN_SIDS: &str = "domain-sids.json";
 
+/// The file of the shadow copies of MS-FSRVP, in a state directory.
+pub(crate) const SHADOW_COPIES: &str = "shadow-copies";
+
 /// Where the configuration of a system's server is.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
 

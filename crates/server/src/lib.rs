@@ -134,7 +134,7 @@ pub use embed::{
 pub use embed::{
     ClusterNames, ClusterNode, ClusterState, ClusterUnit, EntryPath, NamespaceChange,
     NamespacePriority, NamespaceSettings, NotChanged, NotEdited, Priority, RpcPort, Seat,
-    ShareEdit, ShareEditor, StateChange, TargetName,
+    ShadowCopySets, ShareEdit, ShareEditor, Snapshotter, StateChange, TargetName,
 };
 #[doc(inline)]
 pub use frevo_auth::{Account, Accounts, Membership, NtHash};

@@ -22,6 +22,8 @@ pub mod vfs;
 pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::kick::{Kick, Kicked};
 #[doc(hidden)]
+pub use crate::objects::shadow_copies::Snapshotter;
+#[doc(hidden)]
 pub use crate::shares::namespace_editor::NotChanged;
 #[doc(hidden)]
 pub use crate::shares::scope::ClusterNames;
@@ -30,6 +32,8 @@ pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use crate::shares::target_servers::{Site, Sites, TargetHealth, TargetServer};
 pub use builder::{Reload, ServerBuilder};
+#[doc(hidden)]
+pub use frevo_rpc::fsrvp::ShadowCopySets;
 #[doc(hidden)]
 pub use frevo_rpc::netdfs::{
     Change as NamespaceChange, EntryPath, Priority, PriorityClass as NamespacePriority,

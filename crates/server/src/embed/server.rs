@@ -12,6 +12,7 @@ use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::file_io::{self, IoRoad};
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
+use frevo_rpc::fsrvp::ShadowCopySets;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -27,6 +28,7 @@ use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
 use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
+use crate::objects::shadow_copies::{self, Snapshotter};
 use crate::serve::{Listeners, RpcListeners, serve};
 use crate::shares::share::{Share, Shares, Target};
 use crate::shares::target_servers::TargetServer;
@@ -344,6 +346,20 @@ impl Server {
                 "cannot read the persistent handles of a share that was made continuous");
         }
         reviewed
+    }
+
+    /// Serves shadow copies of shares over the network (MS-FSRVP), of which `hands` makes the snapshots. `sets`
+    /// are those of an earlier run, whose shares are served again. It may block, and works once.
+    ///
+    /// # Errors
+    /// There is no thread.
+    #[doc(hidden)]
+    pub fn serve_shadow_copies(
+        &self,
+        hands: Arc<dyn Snapshotter>,
+        sets: ShadowCopySets,
+    ) -> io::Result<()> {
+        shadow_copies::agent::begin(&self.0.state, hands, sets)
     }
 
     /// The shares, those with the audit log that do not say what of them is recorded.

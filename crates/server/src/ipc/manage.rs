@@ -9,7 +9,7 @@ use frevo_rpc::WinError;
 use frevo_rpc::srvsvc::{ConnectionInfo, FileInfo, SessionInfo};
 use frevo_rpc::wkssvc::WkstaUser;
 use frevo_wire::dtyp::AccessMask;
-use frevo_wire::fscc::fold_name;
+use frevo_wire::fscc::{eq_ignore_case, fold_name};
 
 use super::services::Caller;
 use crate::objects::activity::Entry;
@@ -23,6 +23,9 @@ use crate::shares::share::Target;
 const READS: u32 = 1;
 const WRITES: u32 = 2;
 const CREATES: u32 = 4;
+
+/// The group whose members make shadow copies, beside administrators: MS-FSRVP 3.1.4 note 4.
+const BACKUP_OPERATORS: &str = "Backup Operators";
 
 /// STYPE_IPC of MS-SRVS 2.2.2.4.
 const STYPE_IPC: u32 = 3;
@@ -55,6 +58,14 @@ const fn file_number(open: &Open) -> u32 {
 /// True for users who administer the server by the accounts and rules of now.
 pub(super) fn is_administrator(server: &ServerState, identity: &Identity) -> bool {
     server.decide_again(identity).ground.is_some()
+}
+
+/// True for accounts that the account file has in the group Backup Operators. No domain makes its users members
+/// of a group of this machine.
+pub(super) fn is_backup_operator(server: &ServerState, identity: &Identity) -> bool {
+    let membership = identity.is_local.then(|| server.accounts().membership(&identity.user));
+    let groups = membership.flatten().map_or_else(Vec::new, |membership| membership.groups);
+    groups.iter().any(|group| eq_ignore_case(group, BACKUP_OPERATORS))
 }
 
 impl Caller<'_> {

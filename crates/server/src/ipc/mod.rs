@@ -7,6 +7,7 @@
 //! the bytes in a pipe mean is of `frevo-rpc`; `services` answers its calls.
 
 mod authentication;
+mod fsrvp;
 mod info;
 mod manage;
 mod netdfs;

@@ -6,11 +6,13 @@ use frevo_rpc::epm::{self, Epm};
 use frevo_rpc::lsarpc::{Authority as _, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
-    Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp,
+    Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp, fsrvp,
     interface, lsarpc, netdfs, samr, srvsvc, witness, wkssvc,
 };
 
 use super::authentication::Exchange;
+use super::fsrvp::{BackupCaller, ShadowCopyCalls};
+use super::manage;
 use super::services::Caller;
 #[cfg(feature = "test-hooks")]
 use super::test_events::{self, TestEvents};
@@ -72,6 +74,20 @@ static TABLE: &[Served] = &[
         open: || Box::new(Stateless(|call, caller| netdfs::call(call.opnum, &call.stub, caller))),
         asks_host: false,
         is_managed: true,
+        is_of_nodes: false,
+    },
+    Served {
+        interface: &fsrvp::INTERFACE,
+        open: || Box::new(ShadowCopyCalls),
+        asks_host: false,
+        is_managed: false,
+        is_of_nodes: false,
+    },
+    Served {
+        interface: &fsrvp::INTERFACE_3,
+        open: || Box::new(ShadowCopyCalls),
+        asks_host: false,
+        is_managed: false,
         is_of_nodes: false,
     },
     Served {
@@ -237,6 +253,15 @@ impl Answers for OfAssociation {
     fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
         let Caller { server, user, peer, .. } = *caller;
         self.begin(call, Registrant { server, user, peer }).into()
+    }
+}
+
+impl Answers for ShadowCopyCalls {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        let Caller { server, user, address, identity, .. } = *caller;
+        let may_back_up = manage::is_administrator(server, identity)
+            || manage::is_backup_operator(server, identity);
+        self.start(call, BackupCaller { server, user, address, may_back_up }).into()
     }
 }
 

@@ -43,6 +43,7 @@ pub(crate) mod scan;
 pub(crate) mod server;
 pub(crate) mod session;
 pub mod settings;
+pub(crate) mod shadow_copies;
 pub(crate) mod shortening;
 pub(crate) mod shown;
 pub(crate) mod stable;

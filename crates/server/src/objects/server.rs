@@ -54,7 +54,9 @@ use crate::objects::rates::Rates;
 use crate::objects::rpc_connections::RpcConnections;
 use crate::objects::session::{Identity, Session};
 use crate::objects::settings::Settings;
+use crate::objects::shadow_copies::ShadowCopies;
 use crate::objects::witness::Witness;
+use crate::shares::exposed::Exposed;
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Shares};
 use crate::shares::share_editor::ShareEditor;
@@ -121,6 +123,10 @@ pub struct ServerState {
     next_connection: AtomicU64,
     /// Changes shares for administrators, if shares can be changed over the network.
     pub(crate) share_editor: OnceLock<Arc<dyn ShareEditor>>,
+    /// The shares that serve snapshots.
+    exposed: Mutex<Vec<Exposed>>,
+    /// Shadow copies over the network, if the server makes snapshots.
+    pub(crate) shadow_copies: OnceLock<ShadowCopies>,
     /// When it started, for srvsvc and status.
     pub started: FileTime,
     /// The same moment, from which the times of breaks are counted.
@@ -187,6 +193,8 @@ impl ServerState {
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),
             share_editor: OnceLock::new(),
+            exposed: Mutex::default(),
+            shadow_copies: OnceLock::new(),
             started,
             began: Instant::now(),
             listening: OnceLock::new(),
@@ -251,10 +259,22 @@ impl ServerState {
         self.want_names(&settings, &shares);
         self.rates.set(&settings.rates);
         self.settings.store(Arc::new(settings));
-        self.shares.store(Arc::new(shares));
+        {
+            let exposed = self.exposed.lock();
+            let shares = shares.exposing(&exposed, &self.shares());
+            self.shares.store(Arc::new(shares));
+        }
         let before = self.accounts.swap(Arc::new(accounts));
         self.host_ids.forget();
         before
+    }
+
+    /// Changes the shares that serve snapshots.
+    pub(crate) fn change_exposed(&self, change: impl FnOnce(&mut Vec<Exposed>)) {
+        let mut exposed = self.exposed.lock();
+        change(&mut exposed);
+        let before = self.shares.load_full();
+        self.shares.store(Arc::new(before.exposing(&exposed, &before)));
     }
 
     /// SID of the machine, whose accounts have theirs below it.

@@ -8,6 +8,7 @@
 //! session and no request: callers give nodes, names and tokens.
 
 pub(crate) mod apple;
+pub(crate) mod exposed;
 #[cfg(feature = "posix")]
 pub mod folders;
 #[cfg(not(feature = "posix"))]

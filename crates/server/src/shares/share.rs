@@ -22,6 +22,7 @@ use crate::base::host::Credentials;
 use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
+use crate::shares::exposed::Exposed;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
 use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
@@ -162,6 +163,8 @@ pub struct Share {
     pub(crate) id_map: Arc<IdMap>,
     /// Share.IsDfs: the namespace that the share is the root of. None for any other share.
     pub(crate) namespace: Option<Arc<Published>>,
+    /// True for a share that serves a snapshot of another one, and is not in the configuration.
+    pub(crate) is_exposed: bool,
 }
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
@@ -271,6 +274,7 @@ impl Share {
             recycle: None,
             id_map: Arc::default(),
             namespace: None,
+            is_exposed: false,
         }
     }
 
@@ -530,6 +534,30 @@ impl Shares {
             }
         }
         Self::of(shares)
+    }
+
+    /// These shares, with those that serve snapshots in place of the ones before. `old` are the shares until
+    /// now, from which those that stay keep their uses.
+    pub(crate) fn exposing(&self, exposed: &[Exposed], old: &Self) -> Self {
+        let had = self.by_name.values().any(|share| share.is_exposed);
+        if exposed.is_empty() && !had {
+            return self.clone();
+        }
+        let own = self.by_name.values().filter(|share| !share.is_exposed);
+        let own = own.filter(|share| matches!(share.target, Target::Disk(_)));
+        let serving = exposed.iter().filter_map(|one| {
+            let base = self.find(&one.base).filter(|base| !base.is_exposed)?;
+            let mut share = one.share(base);
+            match old.find(&one.name) {
+                Some(old) => {
+                    share.uses = Arc::clone(&old.uses);
+                    share.life = Arc::clone(&old.life);
+                }
+                None => share.be_born(),
+            }
+            Some(share)
+        });
+        Self::of(own.map(|share| Share::clone(share)).chain(serving))
     }
 
     /// All of them, by name.

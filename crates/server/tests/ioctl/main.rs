@@ -10,6 +10,7 @@ mod copies;
 mod dfs;
 mod extents;
 mod facts;
+mod fsrvp;
 mod full_disk;
 mod layout;
 mod leases;

@@ -12,21 +12,22 @@ use super::pipes::ipc;
 use crate::client::world::{in_world, password};
 use crate::client::*;
 
-/// A client of the server service that authenticates as `user`.
-struct Caller {
-    initiator: Initiator,
-    level: AuthLevel,
-    signs_header: bool,
+/// A client of an interface, the server service if nothing else is said, that authenticates as `user`.
+pub struct Caller {
+    pub initiator: Initiator,
+    pub level: AuthLevel,
+    pub signs_header: bool,
+    pub interface: SyntaxId,
 }
 
 impl Caller {
-    fn new(user: &str, password: String, level: AuthLevel, signs_header: bool) -> Self {
+    pub fn new(user: &str, password: String, level: AuthLevel, signs_header: bool) -> Self {
         let secret = Secret::Password(Zeroizing::new(password));
         let credentials = Credentials { user: user.to_owned(), domain: String::new(), secret };
         let session_key = Zeroizing::new([0x33; 16]);
         let entropy = Entropy { client_challenge: [7; 8], session_key };
         let initiator = Initiator::new(credentials, Target::default(), entropy);
-        Self { initiator, level, signs_header }
+        Self { initiator, level, signs_header, interface: SyntaxId::SRVSVC }
     }
 
     fn trailer(&self, pdu: &mut Vec<u8>, token_len: usize) {
@@ -40,7 +41,7 @@ impl Caller {
 
     fn carrying(&self, kind: PduKind, token: &[u8]) -> Vec<u8> {
         let transfer = vec![SyntaxId::NDR];
-        let context = ContextElement { id: 0, interface: SyntaxId::SRVSVC, transfer };
+        let context = ContextElement { id: 0, interface: self.interface, transfer };
         let bind = Bind {
             max_xmit_frag: 4280,
             max_recv_frag: 4280,
@@ -60,8 +61,7 @@ impl Caller {
         Parts { body: 24..pdu.len() - 8, with_surroundings: self.signs_header }
     }
 
-    fn request(&self, protection: &mut Protection, stub: &[u8]) -> Vec<u8> {
-        let opnum = srvsvc::SHARE_ENUM;
+    pub fn request(&self, protection: &mut Protection, opnum: u16, stub: &[u8]) -> Vec<u8> {
         let request = Request { alloc_hint: 0, context_id: 0, opnum, stub };
         let mut pdu = request.encode(PduFlags::WHOLE, 2);
         let is_sealed = self.level == AuthLevel::PRIVACY;
@@ -75,7 +75,7 @@ impl Caller {
         pdu
     }
 
-    fn opened(&self, protection: &mut Protection, mut pdu: Vec<u8>) -> Vec<u8> {
+    pub fn opened(&self, protection: &mut Protection, mut pdu: Vec<u8>) -> Vec<u8> {
         let token = pdu.split_off(pdu.len() - header(&pdu).auth_length as usize);
         let padding = usize::from(pdu[pdu.len() - 6]);
         let parts = self.parts(&pdu);
@@ -88,7 +88,7 @@ impl Caller {
     }
 }
 
-fn header(pdu: &[u8]) -> Header {
+pub fn header(pdu: &[u8]) -> Header {
     split_first(pdu, u16::MAX).unwrap().unwrap().0
 }
 
@@ -103,7 +103,12 @@ async fn exchange(peer: &mut Peer, mount: &Mount, file: FileId, pdu: &[u8]) -> V
 }
 
 /// Authenticates to the end; the last answer.
-async fn logged_on(caller: &mut Caller, peer: &mut Peer, mount: &Mount, file: FileId) -> Vec<u8> {
+pub async fn logged_on(
+    caller: &mut Caller,
+    peer: &mut Peer,
+    mount: &Mount,
+    file: FileId,
+) -> Vec<u8> {
     let now = 1 << 57;
     let first = caller.initiator.initial_token(&[], now).unwrap();
     let answer = exchange(peer, mount, file, &caller.carrying(PduKind::BIND, &first)).await;
@@ -127,7 +132,11 @@ fn calls_of_the_session_user_are_signed_and_sealed() {
                 caller.initiator.step(token_of(&answer), 1 << 57).unwrap();
                 let mut protection = caller.initiator.protection([1; 16]).unwrap();
                 let shares = ShareEnum { level: 1, max_len: MAX_PREFERRED_LENGTH, resume: None };
-                let request = caller.request(&mut protection, &shares.encode("\\\\frevo"));
+                let request = caller.request(
+                    &mut protection,
+                    srvsvc::SHARE_ENUM,
+                    &shares.encode("\\\\frevo"),
+                );
                 let answer = exchange(&mut ann, &mount, file, &request).await;
                 let stub = caller.opened(&mut protection, answer);
                 let reply = ShareEnumReply::parse(&stub, 1).unwrap();

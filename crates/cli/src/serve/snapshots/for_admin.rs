@@ -14,6 +14,15 @@ pub(super) enum Asked {
     Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, String>> },
     /// The schedules of a new configuration, by shares.
     Schedules(Vec<(String, Schedule)>),
+    /// An act for a client of MS-FSRVP.
+    ShadowCopy { copy: ShadowCopy, answer: oneshot::Sender<Result<u64, String>> },
+}
+
+/// A shadow copy that is made, removed or released. It is known by the second since 1970.
+pub(super) enum ShadowCopy {
+    Create { share: String, by: String },
+    Remove { share: String, taken: u64, by: String },
+    Release { share: String, taken: u64 },
 }
 
 /// The end of those who ask.
@@ -25,6 +34,11 @@ pub(super) struct ForAdmin {
 impl ForAdmin {
     pub(super) fn new(wishes: SyncSender<Asked>, views: Arc<Mutex<Vec<ShareSnapshots>>>) -> Self {
         Self { wishes, views }
+    }
+
+    /// The way to the thread for another one.
+    pub(super) fn wishes(&self) -> SyncSender<Asked> {
+        self.wishes.clone()
     }
 
     /// Tells the thread the schedules of a new configuration.

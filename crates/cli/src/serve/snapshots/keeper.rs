@@ -1,6 +1,8 @@
 //! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
 //! what administrators ask for.
 
+mod shadow_copies;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
@@ -55,7 +57,12 @@ pub(super) struct KeptShare {
     /// None while the configuration has no schedule for the share any more.
     schedule: Option<Schedule>,
     existing: Vec<Second>,
-    /// Those of them that could not be removed. The next list gives them another chance.
+    /// Those of `existing` that are shadow copies of MS-FSRVP: the schedule does not see them.
+    held: BTreeSet<Second>,
+    /// The latest shadow copies that were removed: one of the same second could be taken for it by a client
+    /// that has used it.
+    gone: BTreeSet<Second>,
+    /// Those of `existing` that could not be removed. The next list gives them another chance.
     stuck: BTreeSet<Second>,
     /// The moment at which the list was read.
     listed: Option<Instant>,
@@ -71,14 +78,16 @@ pub(super) struct KeptShare {
 }
 
 impl KeptShare {
-    /// `at` is the share's place in the set-up of the process.
-    pub(super) fn new(found: &FoundPlace, at: Option<usize>) -> Self {
+    /// `at` is the share's place in the set-up of the process, `held` are the shadow copies of an earlier run.
+    pub(super) fn new(found: &FoundPlace, at: Option<usize>, held: BTreeSet<Second>) -> Self {
         Self {
             name: found.share.clone(),
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
             at,
             schedule: Some(found.schedule.clone()),
             existing: Vec::new(),
+            held,
+            gone: BTreeSet::new(),
             stuck: BTreeSet::new(),
             listed: None,
             thins: true,
@@ -88,6 +97,12 @@ impl KeptShare {
             failures: 0,
             failed: found.place.as_ref().err().map(|why| Failed { act: PLACE, why: why.clone() }),
         }
+    }
+
+    /// The snapshots that the schedule counts.
+    fn scheduled(&self) -> Vec<Second> {
+        let is_held = |taken: &&Second| self.held.contains(taken);
+        self.existing.iter().filter(|taken| !is_held(taken)).copied().collect()
     }
 
     fn why(&self) -> Option<&str> {
@@ -104,7 +119,7 @@ impl KeptShare {
             oldest: self.existing.iter().min().map(|taken| taken.since_1970()),
             newest: self.existing.iter().max().map(|taken| taken.since_1970()),
             next: next
-                .and_then(|schedule| schedule.next(&self.existing, now))
+                .and_then(|schedule| schedule.next(&self.scheduled(), now))
                 .map(Second::since_1970),
             made: self.made,
             removed: self.removed,
@@ -188,14 +203,18 @@ impl Keeper {
             return LOOKS;
         }
         let is_old = share.listed.is_none_or(|listed| listed.elapsed() >= LIST_AGE);
-        let is_due = schedule.is_due(&share.existing, now);
+        let is_due = schedule.is_due(&share.scheduled(), now);
         // The list of those that exist decides, and not the remembered one.
         if (is_old || is_due) && self.list(at).is_err() {
             return LOOKS;
         }
         let Some(share) = self.shares.get_mut(at) else { return LOOKS };
         let mut made = Ok(());
-        if schedule.is_due(&share.existing, now) {
+        if schedule.is_due(&share.scheduled(), now) {
+            // The second has a snapshot that the schedule does not count.
+            if share.existing.contains(&now) || share.gone.contains(&now) {
+                return Duration::from_secs(1);
+            }
             share.thins = true;
             made = self.create(at, now, SCHEDULE);
         }
@@ -206,7 +225,7 @@ impl Keeper {
         if self.shares.get(at).is_some_and(|share| share.thins) {
             return Duration::ZERO;
         }
-        let next = self.shares.get(at).and_then(|share| schedule.next(&share.existing, now));
+        let next = self.shares.get(at).and_then(|share| schedule.next(&share.scheduled(), now));
         let seconds = next.map(|next| next.since_1970().saturating_sub(now.since_1970()));
         seconds.map_or(LOOKS, Duration::from_secs).clamp(Duration::from_secs(1), LOOKS)
     }
@@ -250,7 +269,7 @@ impl Keeper {
     fn surplus(&self, at: usize, now: Second) -> Vec<Second> {
         let Some(share) = self.shares.get(at) else { return Vec::new() };
         let Some(schedule) = &share.schedule else { return Vec::new() };
-        let mut surplus = schedule.surplus(&share.existing, now);
+        let mut surplus = schedule.surplus(&share.scheduled(), now);
         surplus.retain(|taken| !share.stuck.contains(taken));
         surplus
     }
@@ -302,7 +321,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn create(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
+    fn create(&mut self, at: usize, taken: Second, by: &str) -> Result<(), String> {
         let begun = Instant::now();
         let is_full = self.shares.get(at).is_some_and(|share| share.existing.len() >= LISTED);
         let before = self.failed(at);
@@ -328,7 +347,7 @@ impl Keeper {
         end
     }
 
-    fn remove(&mut self, at: usize, taken: Second, by: &'static str) -> Result<(), String> {
+    fn remove(&mut self, at: usize, taken: Second, by: &str) -> Result<(), String> {
         let before = self.failed(at);
         let end = self.act(at, REMOVE, |hands, place| hands.remove(place, taken));
         if let (Some(share), Ok(())) = (self.shares.get_mut(at), &end) {
@@ -348,11 +367,11 @@ impl Keeper {
         at: usize,
         change: &'static str,
         taken: Second,
-        by: &'static str,
+        by: &str,
         end: &Result<(), String>,
     ) {
         let (Some(audit), Some(share)) = (self.server.audit(), self.shares.get(at)) else { return };
-        let event = Event::new(Kind::Snapshot).with("change", change).with("by", by);
+        let event = Event::new(Kind::Snapshot).with("change", change).with("by", by.to_owned());
         let event = event.with("share", share.name.clone()).with("snapshot", taken.to_name());
         audit.emit(match end {
             Ok(()) => event,
@@ -376,17 +395,20 @@ impl Keeper {
                 // A send fails if the connection that asked is closed meanwhile.
                 let _ = answer.send(end);
             }
+            Asked::ShadowCopy { copy, answer } => {
+                let end = self.shadow_copy(&copy);
+                self.show();
+                let _ = answer.send(end);
+            }
         }
     }
 
-    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, String> {
-        let wanted = fold_name(act.share());
+    /// Returns the place of a share in the list, of which the configuration has snapshots made.
+    fn place_of(&self, name: &str) -> Result<usize, String> {
+        let wanted = fold_name(name);
         let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
         let at = at.ok_or_else(|| {
-            format!(
-                "the server makes no snapshots of {:?}, which has no [share.snapshots]",
-                act.share()
-            )
+            format!("the server makes no snapshots of {:?}, which has no [share.snapshots]", name)
         })?;
         if self.shares.get(at).is_some_and(|share| share.schedule.is_none()) {
             return Err(String::from(
@@ -394,6 +416,11 @@ impl Keeper {
                  a share's folder",
             ));
         }
+        Ok(at)
+    }
+
+    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, String> {
+        let at = self.place_of(act.share())?;
         self.list(at)?;
         let now = now().ok_or("the clock of this machine is wrong")?;
         let done = match act {

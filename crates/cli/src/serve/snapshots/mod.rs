@@ -7,33 +7,46 @@
 mod for_admin;
 mod keeper;
 mod places;
+mod shadow_copies;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use frevo_admin::SnapshotKeeper;
 use frevo_config::{Config, ShareSection};
 use frevo_server::Server;
 use frevo_snapshot_hands::{SetUp, ShareSetUp, Started};
+use parking_lot::Mutex;
 
 use super::cluster::log_options;
 use super::plan::Plan;
 use crate::exit::Failure;
+use crate::state;
 
 use self::for_admin::ForAdmin;
 use self::keeper::{Keeper, KeptShare};
 pub(crate) use self::places::{FoundPlace, find};
+use self::shadow_copies::Supported;
 
 /// The snapshots before the process is confined.
 pub(super) struct Prepared {
     /// None if no share has a place.
     started: Option<Started>,
     found: Vec<FoundPlace>,
+    /// The shares in which nothing is mounted.
+    offered: Vec<String>,
+    /// The shares of which clients can have shadow copies made.
+    supported: Supported,
+    /// The file of the shadow copies. None for a server that keeps no state.
+    file: Option<PathBuf>,
 }
 
 /// The keeper of the snapshots, which goes on until the process ends.
 pub(super) struct Snapshots {
     found: Vec<FoundPlace>,
     keeper: Arc<ForAdmin>,
+    offered: Vec<String>,
+    supported: Supported,
 }
 
 /// Finds the places of the snapshots that the server makes, and starts the process that makes them. None
@@ -52,7 +65,25 @@ pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
         }
     };
     apply(&found, &mut plan.config);
-    (!found.is_empty()).then_some(Prepared { started, found })
+    let is_whole = |found: &&FoundPlace| !shadow_copies::has_mounts_below(&found.folder);
+    let offered: Vec<String> =
+        found.iter().filter(is_whole).map(|found| found.share.clone()).collect();
+    let names = supported(&found, &plan.config, &offered);
+    let file = plan.has_state.then(|| state::dir_of(&plan.config).join(state::SHADOW_COPIES));
+    let supported = Arc::new(Mutex::new(names));
+    (!found.is_empty()).then_some(Prepared { started, found, offered, supported, file })
+}
+
+/// The names of the shares of which clients can have shadow copies made: those with a place. MS-FSRVP 3.1.4.9:
+/// but for those with mount points in them, which `offered` has not. A share of a cluster has its state at
+/// other nodes too.
+fn supported(found: &[FoundPlace], config: &Config, offered: &[String]) -> Vec<String> {
+    let is_supported = |found: &&FoundPlace| {
+        let section = config.shares.iter().find(|share| found.is_of(share));
+        let is_own = section.is_some_and(|share| !share.cluster);
+        is_own && found.place.is_ok() && offered.contains(&found.share)
+    };
+    found.iter().filter(is_supported).map(|found| found.share.clone()).collect()
 }
 
 /// The shares for which the process acts: those with a place, in their order.
@@ -77,15 +108,22 @@ impl Prepared {
     /// Starts the thread that makes snapshots, after the confinement.
     pub(super) fn start(self, server: &Server) -> Result<Snapshots, Failure> {
         let mut places = 0..;
+        let sets = self.file.as_deref().map(shadow_copies::read).unwrap_or_default();
         let shares = self.found.iter().map(|found| {
             let at = found.place.is_ok().then(|| places.next()).flatten();
-            KeptShare::new(found, at)
+            KeptShare::new(found, at, shadow_copies::held(&sets, &found.share))
         });
         let keeper =
             Keeper::new(shares.collect(), self.started.map(Started::hands), server.clone());
         let keeper =
             keeper.start().map_err(Failure::failed("cannot start the thread of snapshots"))?;
-        Ok(Snapshots { found: self.found, keeper: Arc::new(keeper) })
+        if let Some(file) = &self.file {
+            let hands = shadow_copies::Hands::new(keeper.wishes(), file, &self.supported);
+            let served = server.serve_shadow_copies(Arc::new(hands), sets);
+            served.map_err(Failure::failed("cannot start the thread of shadow copies"))?;
+        }
+        let Self { found, offered, supported, .. } = self;
+        Ok(Snapshots { found, keeper: Arc::new(keeper), offered, supported })
     }
 }
 
@@ -108,6 +146,7 @@ impl Snapshots {
             Some((found.share.clone(), share.kept_snapshots()?.schedule.schedule()?))
         };
         self.keeper.set_schedules(self.found.iter().filter_map(of).collect());
+        *self.supported.lock() = supported(&self.found, config, &self.offered);
     }
 }
 

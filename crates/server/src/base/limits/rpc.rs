@@ -55,3 +55,6 @@ pub const RPC_IDLE: Duration = Duration::from_secs(15 * 60);
 
 /// Pipes that one session may have open. Each may hold a whole answer.
 pub const PIPES_PER_SESSION: usize = 1_040;
+
+/// Calls of MS-FSRVP that wait for the thread of the shadow copies.
+pub const SHADOW_COPY_CALLS: usize = 64;

@@ -1,0 +1,134 @@
+//! The snapshots of shadow copies over the network, MS-FSRVP, and the file that has their state.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use frevo_server::{ShadowCopySets, Snapshotter};
+use frevo_snapshots::Second;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::for_admin::{Asked, ShadowCopy};
+use crate::secret_file;
+
+/// The shares of which clients can have shadow copies made.
+pub(super) type Supported = Arc<Mutex<Vec<String>>>;
+
+/// The hands of the server for its shadow copies.
+pub(super) struct Hands {
+    wishes: SyncSender<Asked>,
+    file: PathBuf,
+    supported: Supported,
+}
+
+impl Hands {
+    pub(super) fn new(wishes: SyncSender<Asked>, file: &Path, supported: &Supported) -> Self {
+        Self { wishes, file: file.to_owned(), supported: Arc::clone(supported) }
+    }
+
+    fn ask(&self, copy: ShadowCopy) -> Result<u64, String> {
+        let (answer, answered) = oneshot::channel();
+        let stops = || String::from("the server stops");
+        self.wishes.send(Asked::ShadowCopy { copy, answer }).map_err(|_| stops())?;
+        answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
+    }
+}
+
+impl fmt::Debug for Hands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hands").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Snapshotter for Hands {
+    /// Each share has a place of snapshots of its own, which goes by its name.
+    fn volume(&self, share: &str) -> Option<String> {
+        self.supported.lock().iter().find(|name| *name == share).cloned()
+    }
+
+    fn create(&self, share: &str, by: &str) -> Result<u64, String> {
+        self.ask(ShadowCopy::Create { share: share.to_owned(), by: by.to_owned() })
+    }
+
+    fn remove(&self, share: &str, taken: u64, by: &str) -> Result<(), String> {
+        let copy = ShadowCopy::Remove { share: share.to_owned(), taken, by: by.to_owned() };
+        self.ask(copy).map(drop)
+    }
+
+    fn release(&self, share: &str, taken: u64) {
+        // A share that the configuration has no more has nobody who thins it.
+        let _ = self.ask(ShadowCopy::Release { share: share.to_owned(), taken });
+    }
+
+    fn store(&self, state: &[u8]) -> io::Result<()> {
+        let done = secret_file::replace_bytes(&self.file, state);
+        done.map_err(|failure| io::Error::other(failure.to_string()))
+    }
+}
+
+/// Reads the shadow copies of an earlier run. A damaged file is left behind: its snapshots are thinned as the
+/// server's others.
+pub(super) fn read(file: &Path) -> ShadowCopySets {
+    let shown = file.display();
+    let bytes = match secret_file::read_bytes(file) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return ShadowCopySets::default(),
+        Err(failure) => {
+            tracing::error!(target: "frevo::snapshot", "earlier shadow copies are forgotten: {failure}");
+            return ShadowCopySets::default();
+        }
+    };
+    ShadowCopySets::from_bytes(&bytes, Duration::ZERO).unwrap_or_else(|_| {
+        tracing::error!(target: "frevo::snapshot",
+            "earlier shadow copies are forgotten: {shown} is damaged");
+        ShadowCopySets::default()
+    })
+}
+
+/// The snapshots of a share that are shadow copies.
+pub(super) fn held(sets: &ShadowCopySets, share: &str) -> BTreeSet<Second> {
+    let of_share = sets.snapshots().filter(|snapshot| snapshot.share == share);
+    of_share.filter_map(|snapshot| Second::new(snapshot.taken)).collect()
+}
+
+/// True if another file system is mounted in a folder: snapshots of the folder do not have it.
+pub(super) fn has_mounts_below(folder: &Path) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped);
+    points.any(|point| point != folder && point.starts_with(folder))
+}
+
+/// A path of mountinfo: blanks, tabs, newlines and backslashes are written in octal.
+fn unescaped(text: &str) -> PathBuf {
+    let plain = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    let text = plain.iter().fold(text.to_owned(), |text, (code, sign)| text.replace(code, sign));
+    PathBuf::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_a_folder_are_found() {
+        assert!(has_mounts_below(Path::new("/")), "at least /proc");
+        assert!(!has_mounts_below(Path::new("/proc/self/fdinfo")));
+        assert_eq!(unescaped("/a\\040b\\134c"), Path::new("/a b\\c"));
+    }
+
+    #[test]
+    fn a_damaged_file_has_no_shadow_copies() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("shadow-copies");
+        assert!(read(&file).is_empty());
+        secret_file::replace_bytes(&file, b"nonsense").unwrap();
+        assert!(read(&file).is_empty());
+        secret_file::replace_bytes(&file, &ShadowCopySets::default().to_bytes()).unwrap();
+        assert!(read(&file).is_empty());
+    }
+}
