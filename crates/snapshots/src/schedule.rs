@@ -18,12 +18,15 @@ struct Rule {
 }
 
 /// A schedule, such as `hourly keep 24, daily keep 30`: a snapshot is made in each of the shortest periods,
-/// and the newest snapshot of each of the last periods stays.
+/// and the newest snapshot of each of the last periods stays. `none` makes none, and removes none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// At least one, the shortest period first, each kind at most once.
+    /// The shortest period first, each kind at most once. Empty for `none`.
     rules: Vec<Rule>,
 }
+
+/// The schedule by which snapshots are made on request alone.
+const NONE: &str = "none";
 
 /// The reason for which a text is no [`Schedule`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +68,9 @@ impl FromStr for Schedule {
 
     fn from_str(text: &str) -> Result<Self, ScheduleFault> {
         let mut rules: Vec<Rule> = Vec::new();
+        if text.trim() == NONE {
+            return Ok(Self { rules });
+        }
         for part in text.split(',') {
             let mut words = part.split_ascii_whitespace();
             let (Some(word), Some("keep"), Some(count), None) =
@@ -93,6 +99,9 @@ impl FromStr for Schedule {
 /// Writes the schedule, the shortest period first.
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rules.is_empty() {
+            return f.write_str(NONE);
+        }
         for (at, Rule { period, keep }) in self.rules.iter().enumerate() {
             let between = if at == 0 { "" } else { ", " };
             write!(f, "{between}{period} keep {keep}")?;
@@ -118,12 +127,15 @@ impl Schedule {
     pub fn is_due(&self, existing: &[Second], now: Second) -> bool {
         let shortest = self.shortest();
         let present = shortest.number(now);
-        !existing.iter().any(|taken| shortest.number(*taken) == present)
+        !self.rules.is_empty() && !existing.iter().any(|taken| shortest.number(*taken) == present)
     }
 
     /// Returns the second at which the next snapshot is due if none is made until then; `now` if one is due.
-    /// None after 9999.
+    /// None after 9999, and for `none`.
     pub fn next(&self, existing: &[Second], now: Second) -> Option<Second> {
+        if self.rules.is_empty() {
+            return None;
+        }
         if self.is_due(existing, now) {
             return Some(now);
         }
@@ -142,6 +154,9 @@ impl Schedule {
     /// of a time to come, which a wrong clock has left, stay and take no place of others. So the newest
     /// snapshot until now always stays, and a jump of the clock onwards removes none for its age.
     pub fn surplus(&self, existing: &[Second], now: Second) -> Vec<Second> {
+        if self.rules.is_empty() {
+            return Vec::new();
+        }
         let mut past: Vec<Second> =
             existing.iter().copied().filter(|taken| *taken <= now).collect();
         past.sort_unstable();

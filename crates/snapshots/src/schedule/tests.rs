@@ -45,6 +45,20 @@ impl Kept {
 }
 
 #[test]
+fn none_makes_and_removes_nothing() {
+    let none: Schedule = " none ".parse().unwrap();
+    let second = |at| Second::new(at).unwrap();
+    let existing: Vec<Second> = (1..5).map(|at| second(at * 1_000_000)).collect();
+    for existing in [&[][..], &existing] {
+        assert!(!none.is_due(existing, second(9_000_000)));
+        assert_eq!(none.next(existing, second(9_000_000)), None);
+        assert!(none.surplus(existing, second(9_000_000)).is_empty());
+    }
+    assert_eq!((none.to_string().as_str(), none.kept_at_most()), ("none", 0));
+    assert!("none, daily keep 3".parse::<Schedule>().is_err());
+}
+
+#[test]
 fn schedules_have_texts() {
     let all = "hourly keep 24, daily keep 30, weekly keep 12, monthly keep 24";
     assert_eq!(schedule(all).to_string(), all);
