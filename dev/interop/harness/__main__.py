@@ -49,6 +49,7 @@ from .peers import (  # noqa: F401
     rpc,
     security,
     service,
+    shadow_copies,
     smbclient,
     smbpasswd,
     smbtorture,

@@ -142,6 +142,8 @@ PROFILES = {
     "namespaces": ([*OFFERED, "-r", "-D"], ["-r"]),
     # Administrators may add shares below a folder, which must exist when the server starts.
     "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
+    # The folder fsrvp_share must be a btrfs when the server starts.
+    "shadow-copies": ([*OFFERED, "-r", "-m", 'fsrvp_share=[share.snapshots]\nschedule = "none"'], []),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),

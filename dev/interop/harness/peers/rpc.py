@@ -122,12 +122,12 @@ def torture(ctx):
         run_suite(ctx, "rpc.epmapper", f"ncacn_ip_tcp:{ctx.server.address}", "-tcp")
 
 
-def run_suite(ctx, suite, binding, suffix="", user=None):
+def run_suite(ctx, suite, binding, suffix="", user=None, options=()):
     """Adds a row for each test of a suite."""
     account = f"{user or ctx.server.user}%{ctx.server.password}"
     samba = ctx.server.samba
     program = [HERE / "newer-samba", "-x", samba, "smbtorture"] if samba else ["smbtorture"]
-    status, output = ctx.command(*program, "--format=subunit", "-U", account, binding, suite, timeout=120)
+    status, output = ctx.command(*program, "--format=subunit", "-U", account, *options, binding, suite, timeout=120)
     found = re.findall(r"^(success|failure|error|skip): (.+?)(?: \[\n(.*?)\n\])?$", output, re.MULTILINE | re.DOTALL)
     if not found:
         ctx.add(f"{suite}{suffix}/starts", "fail", 0.0, f"status {status}: {output[-200:]}")

@@ -1,0 +1,134 @@
+"""Shadow copies of a share on btrfs, by Samba's rpcclient and smbtorture's rpc.fsrvp: MS-FSRVP."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+
+from ..model import Failure, Skip, group
+from ..servers import Server
+from .rpc import run_suite
+
+ADMINISTRATOR = "root"
+PORT = 4450
+# The name that rpc.fsrvp has for the share.
+SHARE = "fsrvp_share"
+DENIED = "0x80070005"
+
+
+class Btrfs:
+    """A btrfs that is the folder of the share."""
+
+    def __init__(self):
+        self.folder = None
+
+    def attach(self, directory):
+        image, self.folder = directory / "btrfs.img", directory / SHARE
+        self.folder.mkdir()
+        with open(image, "wb") as file:
+            file.truncate(256 << 20)
+        for command in (["mkfs.btrfs", "-q", image], ["mount", "-o", "loop", image, self.folder]):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.folder.chmod(0o777)
+
+    def detach(self):
+        if self.folder and os.path.ismount(self.folder):
+            subprocess.run(["umount", "--lazy", self.folder], check=False)
+
+    def snapshots(self):
+        folder = self.folder / ".frevo-snapshots"
+        return sorted(os.listdir(folder)) if folder.exists() else []
+
+
+@contextlib.contextmanager
+def serving(ctx):
+    """Runs a further server, whose share has snapshots."""
+    if ctx.server.kind != "frevo":
+        raise Skip("smbd asks programs of the host for snapshots")
+    if not shutil.which("mkfs.btrfs", path="/usr/sbin:/sbin:" + os.environ["PATH"]):
+        raise Skip("btrfs-progs is not installed")
+    before, disk, server = ctx.server, Btrfs(), None
+    try:
+        try:
+            server = Server(before.kind, "shadow-copies", before.program, port=PORT, disk=disk, samba=before.samba)
+        except subprocess.CalledProcessError as error:
+            raise Skip(f"no btrfs can be mounted: {error}") from error
+        ctx.server = server
+        yield disk
+        if panics := server.panics():
+            raise Failure(panics[0])
+    finally:
+        ctx.server = before
+        if server:
+            server.stop()
+        else:
+            disk.detach()
+
+
+def rpcclient(ctx, command, user=ADMINISTRATOR, protection="[sign]"):
+    server = ctx.server
+    account, binding = f"{user}%{server.password}", f"ncacn_np:{server.address}{protection}"
+    return ctx.command("rpcclient", "-p", server.port, "-U", account, binding, "-c", command, timeout=60)[1]
+
+
+def answered(ctx, command, *has):
+    output = rpcclient(ctx, command)
+    if missing := [text for text in has if text not in output]:
+        raise Failure(f"{command}: {missing} {output}")
+    return output
+
+
+@group("shadow-copies/rpcclient", seconds=10)
+def calls(ctx):
+    """rpcclient's fss_* commands as an administrator and as somebody else; the share of the copy."""
+    with ctx.check("server-alive"), serving(ctx) as disk:
+        server, file = ctx.server, disk.folder / "file"
+        file.write_text("old\n")
+        with ctx.check("version"):
+            answered(ctx, "fss_get_sup_version", "from 1 to 1")
+        with ctx.check("refused"):
+            for user, protection in ((server.user, "[sign]"), (ADMINISTRATOR, "")):
+                output = rpcclient(ctx, f"fss_is_path_sup {SHARE}", user, protection)
+                if DENIED not in output:
+                    raise Failure(f"{user} {protection}: {output}")
+        with ctx.check("supported"):
+            answered(ctx, f"fss_is_path_sup {SHARE}", "supports shadow copy requests")
+            if "0x8004230c" not in rpcclient(ctx, f"fss_is_path_sup {server.share}").lower():
+                raise Failure("a share without snapshots is supported")
+        found = None
+        with ctx.check("create"):
+            output = answered(ctx, f"fss_create_expose backup ro {SHARE}", "exposed as a snapshot of")
+            found = re.search(r"^([0-9a-f-]{36})\(([0-9a-f-]{36})\): share (\S+) exposed", output, re.MULTILINE)
+            if not found or len(disk.snapshots()) != 1:
+                raise Failure(f"{disk.snapshots()} {output}")
+            answered(ctx, f"fss_has_shadow_copy {SHARE}", "has an associated shadow-copy")
+        if not found:
+            return
+        copies, copy, name = found.groups()
+        file.write_text("new\n")
+        with ctx.check("read"):
+            _, output = ctx.command(*server.smbclient("get file -", share=name))
+            if "old" not in output:
+                raise Failure(output)
+            _, output = ctx.command(*server.smbclient("rm file", share=name))
+            if not (disk.folder / ".frevo-snapshots" / disk.snapshots()[0] / "file").exists():
+                raise Failure(output)
+        with ctx.check("recovered"):
+            rpcclient(ctx, f"fss_recovery_complete {copies}")
+            answered(ctx, f"fss_get_mapping {SHARE} {copies} {copy}", name)
+        with ctx.check("delete"):
+            rpcclient(ctx, f"fss_delete {SHARE} {copies} {copy}")
+            _, output = ctx.command(*server.smbclient("ls", share=name))
+            if disk.snapshots() or "BAD_NETWORK_NAME" not in output:
+                raise Failure(f"{disk.snapshots()} {output}")
+
+
+@group("shadow-copies/torture", seconds=30)
+def torture(ctx):
+    """smbtorture's rpc.fsrvp as an administrator, but for its test that is silent for more than an hour."""
+    tests = ("enum_created", "share_sd", "sc_share_io", "bad_id", "sc_set_abort", "create_simple", "set_ctx")
+    with ctx.check("server-alive"), serving(ctx):
+        for test in (*tests, "get_version", "is_path_supported"):
+            binding = f"ncacn_np:{ctx.server.address}[smb2,sign]"
+            run_suite(ctx, f"rpc.fsrvp.fsrvp.{test}", binding, user=ADMINISTRATOR, options=("-p", PORT))
