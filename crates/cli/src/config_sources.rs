@@ -41,6 +41,11 @@ pub(crate) fn further_files(config: &Path) -> PathBuf {
 impl Sources {
     /// Reads all texts of the configuration at `path`.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
+        Self::read_files(path)?.with_network_namespaces(|_| true)
+    }
+
+    /// Reads the texts that do not come from namespaces made over the network.
+    fn read_files(path: &Path) -> Result<Self, Failure> {
         let mut sources = vec![read_file(path)?];
         let folder = further_files(path);
         let mut files: Vec<PathBuf> = match fs::read_dir(&folder) {
@@ -70,7 +75,7 @@ impl Sources {
             sources.push(read_file(&file)?);
         }
         sources.extend(variables());
-        Self(sources).with_network_shares()?.with_network_namespaces()
+        Self(sources).with_network_shares()
     }
 
     /// The texts of a server with this configuration file, or without one.
@@ -80,7 +85,14 @@ impl Sources {
 
     /// The texts of a server without a configuration file: the variables of the environment.
     pub(crate) fn of_environment() -> Result<Self, Failure> {
-        Self(variables().collect()).with_network_shares()?.with_network_namespaces()
+        Self(variables().collect()).with_network_shares()?.with_network_namespaces(|_| true)
+    }
+
+    /// Like [`Self::of`]. The namespaces that a cluster keeps, which may be long, are an empty text.
+    pub(crate) fn without_kept(config: Option<&Path>) -> Result<Self, Failure> {
+        let environment = || Self(variables().collect()).with_network_shares();
+        let files = config.map_or_else(environment, Self::read_files)?;
+        files.with_network_namespaces(|namespaces| !namespaces.is_of_cluster())
     }
 
     /// Adds the shares that were added over the network.
@@ -96,12 +108,18 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Adds the namespaces that were made over the network; an empty text where there can be some.
-    fn with_network_namespaces(self) -> Result<Self, Failure> {
+    /// Adds the namespaces that were made over the network, of the files that are read; an empty text where there
+    /// can be some.
+    fn with_network_namespaces(
+        self,
+        is_read: impl Fn(&NetworkNamespaces) -> bool,
+    ) -> Result<Self, Failure> {
         let mut sources = self;
         let table = sources.table_without_links();
         for namespaces in NetworkNamespaces::of_table(&table) {
-            let (name, text) = (namespaces.file.display().to_string(), namespaces.text(&table)?);
+            let is_read = is_read(&namespaces);
+            let text = if is_read { namespaces.text(&table)? } else { String::new() };
+            let name = namespaces.file.display().to_string();
             sources.0.push(Source { name, text, has_lines: true });
         }
         Ok(sources)

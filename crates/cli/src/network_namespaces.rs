@@ -142,6 +142,11 @@ impl NetworkNamespaces {
         document.to_string()
     }
 
+    /// The text of the entries that are served.
+    pub(crate) fn served_of(&self, entries: &Entries, table: &toml::Table) -> String {
+        entries.text_of(|namespace| self.is_served(namespace, table))
+    }
+
     /// Replaces the text of the file.
     pub(crate) fn write(&self, text: &str) -> Done {
         secret_file::replace(&self.file, text)

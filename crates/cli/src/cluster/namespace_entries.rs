@@ -162,6 +162,19 @@ impl Entries {
         joined(self.0.values())
     }
 
+    /// The text of the namespaces of which `is_kept` is true for the section.
+    pub(crate) fn text_of(&self, is_kept: impl Fn(&Table) -> bool) -> String {
+        let is_kept = |text: &str| {
+            let document = text.parse::<DocumentMut>().ok();
+            let section = document.as_ref().and_then(|all| all.get("namespace"));
+            let section = section.and_then(|all| all.as_array_of_tables()?.get(0));
+            section.is_some_and(&is_kept)
+        };
+        let roots = self.0.iter().filter(|(key, _)| key.ends_with('/'));
+        let kept = roots.filter(|(_, text)| is_kept(text));
+        joined(kept.flat_map(|(root, _)| self.of_root(root).map(|(_, text)| text)))
+    }
+
     /// The text of those that are without fault, and a sentence for each namespace of which something is left
     /// out: a later version of Frevo, or somebody else, may have written it.
     pub(crate) fn checked_text(&self) -> (String, Vec<String>) {

@@ -290,7 +290,7 @@ impl Running<'_> {
     /// The place where the namespace of a change is kept.
     fn storage_of(&self, change: &NamespaceChange) -> Result<Storage, NotChanged> {
         let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
-        let sources = self.sources().map_err(failed)?;
+        let sources = Sources::without_kept(self.arguments.config.as_deref()).map_err(failed)?;
         let table = sources.table_without_links();
         let files = NetworkNamespaces::of_table(&table);
         let file = NetworkNamespaces::find(files, &table, change.namespace()).ok_or_else(|| {
@@ -354,7 +354,8 @@ impl Running<'_> {
             return Ok(true);
         }
         state.warn();
-        let table = self.sources()?.table_without_links();
+        let sources = Sources::without_kept(self.arguments.config.as_deref())?;
+        let table = sources.table_without_links();
         let (own, copy) = NetworkNamespaces::of_node(&table);
         let is_new = copy.copy(&state.text)?;
         let left = own.leave_to_cluster(&table, &state.entries);

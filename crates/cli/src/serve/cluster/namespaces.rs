@@ -69,6 +69,7 @@ struct After {
 /// A change that is asked for.
 pub(in crate::serve) struct Wanted {
     pub(in crate::serve) change: NamespaceChange,
+    /// The texts of the configuration without what etcd has.
     pub(in crate::serve) sources: Sources,
     /// The copy of what etcd has.
     pub(in crate::serve) copy: NetworkNamespaces,
@@ -298,7 +299,7 @@ impl Inner {
     /// The namespaces of the cluster's shares that this node has: its copy, or else those of a time at which its
     /// server was on its own.
     fn stored_here(&self) -> Result<Entries, Failure> {
-        let table = Sources::of(self.config.as_deref())?.table_without_links();
+        let table = Sources::without_kept(self.config.as_deref())?.table_without_links();
         let (own, copy) = NetworkNamespaces::of_node(&table);
         let copied = copy.entries()?;
         if !copied.is_empty() {
@@ -315,19 +316,21 @@ impl Wanted {
         let Self { change, sources, copy } = self;
         let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
         let file = copy.file.display().to_string();
-        let others = sources.with(&file, "");
-        let config = others.config().map_err(failed)?;
+        let config = sources.config().map_err(failed)?;
         let after = copy.changed(&before.text(), &config, change)?;
         let entries = Entries::of_text(&after).map_err(NotChanged::Bad)?;
-        let (text, faults) = entries.checked_text();
-        if !faults.is_empty() {
-            let (_, earlier) = before.checked_text();
-            if let Some(new) = faults.iter().find(|fault| !earlier.contains(fault)) {
-                return Err(NotChanged::Bad(new.clone()));
-            }
+        let table = sources.table_without_links();
+        let check = |served: &str| sources.with(&file, served).config();
+        let (text, served) = (entries.text(), copy.served_of(&entries, &table));
+        if served.len() == text.len() && check(&served).is_ok() {
+            return Ok(After { entries, text, faults: Vec::new() });
         }
-        let served = copy.served(&text, &others.table_without_links());
-        let checked = sources.with(&file, &served).config();
+        let (text, faults) = entries.checked_text();
+        let (_, earlier) = before.checked_text();
+        if let Some(new) = faults.iter().find(|fault| !earlier.contains(fault)) {
+            return Err(NotChanged::Bad(new.clone()));
+        }
+        let checked = check(&copy.served(&text, &table));
         checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
         Ok(After { entries, text, faults })
     }
