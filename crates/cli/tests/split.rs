@@ -82,8 +82,8 @@ impl Split {
         fs::hard_link(source.join("a"), source.join("deep/again")).unwrap();
         symlink("../a", source.join("deep/link")).unwrap();
         let sparse = fs::File::create(source.join("sparse")).unwrap();
-        sparse.set_len(50_000_000).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&sparse, b"far", 40_000_000).unwrap();
+        sparse.set_len(5_000_000).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&sparse, b"far", 4_000_000).unwrap();
         let pipe = source.join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         set(&source, "user.color", b"red");
@@ -511,6 +511,23 @@ fn an_interrupted_copy_goes_on() {
         let Some(place) = Split::over_two() else { return };
         goes_on_after(&place, step);
     }
+}
+
+/// A link that somebody sets online meanwhile does not end the work.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn a_link_that_is_set_online_leaves_no_file_behind() {
+    let place = Split::new();
+    place.fill();
+    let before = facts(&place.source(), &place.sandbox.path("files"));
+    let stopped = place.command(&[]).env("FREVO_TEST_SPLIT_STOP", "entry").output().unwrap();
+    assert_eq!(stopped.status.code(), Some(99));
+    let config = place.config();
+    assert!(config.contains("state = \"offline\"\n"), "{config}");
+    let online = config.replace("state = \"offline\"\n", "");
+    fs::write(place.sandbox.path("etc/frevo.toml"), online).unwrap();
+    place.run(&[]).succeeds();
+    place.check_moved(&before);
 }
 
 /// While it is interrupted, no client sees a part of the folder, and no server loses the rest.

@@ -115,7 +115,9 @@ pub(super) fn run(config_file: &Path, arguments: &Split) -> Done {
     let plan = Plan::new(&config, &Wanted { path, to, server_name: server_name.as_deref() })?;
     let state = link::state_of(&config, &plan)?;
     let staging = Staging::find(&plan)?;
-    let is_moved = state == LinkState::Online;
+    // An administrator may have set the link online while files were left.
+    let has_rest = staging.as_ref().map(Staging::has_rest).transpose()?.unwrap_or(false);
+    let is_moved = state == LinkState::Online && !has_rest;
     if staging.is_none() && state != LinkState::Absent {
         let text = format!("{} is a link already", shown(&plan));
         return Err(Failure::new(Exit::Failed, text));
@@ -256,8 +258,12 @@ impl Work<'_> {
             self.plan.source.path().display(),
             self.plan.destination.path().display()
         ));
-        if state == LinkState::Absent {
-            link::add(self.config_file, &self.plan, &self.arguments.comment)?;
+        match state {
+            LinkState::Absent => {
+                link::add(self.config_file, &self.plan, &self.arguments.comment)?;
+            }
+            LinkState::Online => link::set_offline(self.config_file, &self.plan)?,
+            LinkState::Offline => {}
         }
         stop_at("link");
         if let Err(why) = self.reload() {

@@ -1,5 +1,6 @@
 //! Data, owners, times and extended attributes of files, copied and compared.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
@@ -16,6 +17,8 @@ use crate::exit::Failure;
 const BLOCK: usize = 1 << 20;
 /// The label of SELinux: the host's policy gives the file one at its new place.
 const LABEL: &[u8] = b"security.selinux";
+/// The beginning of the names of POSIX access lists.
+const LISTS: &[u8] = b"system.";
 /// Attributes that are properties of one file system, such as the compression of btrfs.
 const OF_BTRFS: &[u8] = b"btrfs.";
 
@@ -160,28 +163,39 @@ pub(super) fn copy_properties(sides: &Sides, pair: &Pair<'_>) -> Result<(), Fail
         }
     }
     let mode = Mode::from_raw_mode(stat_of(pair.from, path)?.st_mode & 0o7777);
-    rustix::fs::fchmod(pair.to, mode).map_err(failed("keep the mode of", path))?;
+    let set_mode =
+        |mode| rustix::fs::fchmod(pair.to, mode).map_err(failed("keep the mode of", path));
+    // A user who is not root needs the right to write for most attributes.
+    set_mode(mode | Mode::WUSR)?;
     sides.copy(pair)?;
-    for name in &names {
-        let stream = streams::stream_name(name);
-        if !is_copied(name) && stream.is_none() {
-            continue;
+    let is_list = |name: &&CString| name.to_bytes().starts_with(LISTS);
+    for name in names.iter().filter(|name| !is_list(name)) {
+        copy_attribute(sides, pair, name)?;
+    }
+    set_mode(mode)?;
+    // An access list has the mode in it.
+    names.iter().filter(is_list).try_for_each(|name| copy_attribute(sides, pair, name))
+}
+
+/// Copies an extended attribute. A stream that does not fit goes beside the file.
+fn copy_attribute(sides: &Sides, pair: &Pair<'_>, name: &CString) -> Result<(), Failure> {
+    let (path, stream) = (pair.path, streams::stream_name(name));
+    if !is_copied(name) && stream.is_none() {
+        return Ok(());
+    }
+    let value = attribute(pair.from, name).map_err(failed("read the attributes of", path))?;
+    let Some(value) = value else { return Ok(()) };
+    let set = rustix::fs::fsetxattr(pair.to, name, &value, XattrFlags::empty());
+    match (set, stream) {
+        (Ok(()), _) => Ok(()),
+        (Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP), Some(stream)) => {
+            sides.put(pair, stream, &value)
         }
-        let value = attribute(pair.from, name).map_err(failed("read the attributes of", path))?;
-        let Some(value) = value else { continue };
-        let set = rustix::fs::fsetxattr(pair.to, name, &value, XattrFlags::empty());
-        match (set, stream) {
-            (Ok(()), _) => {}
-            (Err(Errno::NOSPC | Errno::TOOBIG | Errno::RANGE | Errno::OPNOTSUPP), Some(stream)) => {
-                sides.put(pair, stream, &value)?
-            }
-            (Err(errno), _) => {
-                let tried = format!("keep the attribute {} of", name.to_string_lossy());
-                return Err(failed(&tried, path)(errno));
-            }
+        (Err(errno), _) => {
+            let tried = format!("keep the attribute {} of", name.to_string_lossy());
+            Err(failed(&tried, path)(errno))
         }
     }
-    Ok(())
 }
 
 /// Compares all of two files but their data. Returns what differs.

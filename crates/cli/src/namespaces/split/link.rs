@@ -92,6 +92,11 @@ pub(super) fn add(config: &Path, plan: &Plan, comment: &str) -> Done {
     change(config, plan, &[add, set(plan, StateChange::Offline)])
 }
 
+/// Tells clients that the link is offline.
+pub(super) fn set_offline(config: &Path, plan: &Plan) -> Done {
+    change(config, plan, &[set(plan, StateChange::Offline)])
+}
+
 /// Lets clients use the link.
 pub(super) fn set_online(config: &Path, plan: &Plan) -> Done {
     change(config, plan, &[set(plan, StateChange::Online)])

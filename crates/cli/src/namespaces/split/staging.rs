@@ -89,6 +89,12 @@ impl Staging {
         self.from.has(OsStr::new(TREE))
     }
 
+    /// True if files of the moving folder are left.
+    pub(super) fn has_rest(&self) -> Result<bool, Failure> {
+        let tree = self.from.find(OsStr::new(TREE))?;
+        Ok(tree.map(|tree| tree.names()).transpose()?.is_some_and(|names| !names.is_empty()))
+    }
+
     /// True if the copy is complete.
     pub(super) fn is_compared(&self) -> Result<bool, Failure> {
         self.to.has(OsStr::new(COMPARED))
