@@ -309,12 +309,28 @@ fn files_are_read_and_restored_as_of_a_time() {
     assert_eq!(read("synchronised/b"), "of the first");
     command(&["sync", "--as-of", first, "synchronised", "data/dir"]).fails(2, &["on this machine"]);
 
+    // Named streams come back with their file, and those that it has by now are gone. The attributes have a
+    // zero at their end.
+    let stream = |path: &str, name: &str| {
+        let mut text = [0; 16];
+        let name = format!("user.DosStream.{name}:$DATA");
+        let read = rustix::fs::getxattr(world.place.path(path), name, &mut text);
+        read.map(|length| String::from_utf8_lossy(&text[..length]).into_owned())
+    };
+    for (path, name) in [(format!("{FIRST}/a"), "note"), ("data/a".to_owned(), "new")] {
+        let name = format!("user.DosStream.{name}:$DATA");
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(world.place.path(&path), name, b"kept\0", flags).unwrap();
+    }
+
     let restore = |line: &[&str]| command(&[&["restore"], line].concat());
     restore(&["data/a"]).fails(2, &["--as-of", "frevo snapshots"]);
     restore(&["-n", "--as-of", first, "data/gone"]).succeeds();
     assert!(!world.place.path("data/gone").exists(), "a dry run changes nothing");
     restore(&["--as-of", first, "data/a", "data/dir", "data/gone/below"]).succeeds();
     assert_eq!(read("data/a"), "of the first");
+    assert_eq!(stream("data/a", "note").unwrap(), "kept\0");
+    assert!(stream("data/a", "new").is_err());
     assert_eq!(read("data/dir/b"), "of the first");
     assert_eq!(read("data/dir/new"), "new", "files that are not in the snapshot stay");
     assert!(!world.place.path("data/dir/dir").exists());

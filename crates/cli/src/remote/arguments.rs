@@ -417,8 +417,7 @@ pub(crate) struct Cp {
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
     /// Files and directories to bring back; of a directory all content. Files that
-    /// are not in the snapshot stay. Named streams are not brought back: those of
-    /// a file that is replaced are lost
+    /// are not in the snapshot stay. Named streams of files are brought back as well
     #[arg(required = true)]
     pub(crate) urls: Vec<Url>,
     /// Time to go back to: a date such as 2026-11-22 or 2026-11-22T10:00, or an age such

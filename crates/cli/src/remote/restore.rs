@@ -37,7 +37,7 @@ pub(crate) async fn restore(restore: &Restore) -> Done {
         filter: &restore.filter,
     };
     let quiet = connection.json || restore.dry_run;
-    let options = CopyOptions::new(Some(0), quiet, &restore.copying).forced(true);
+    let options = CopyOptions::new(Some(0), quiet, &restore.copying).forced(true).with_streams();
     let mut failures = Failures::default();
     let mut plan = CopyPlan::new(selection, Case::Same);
     let urls = wildcards::expand(connection, &urls).await?;

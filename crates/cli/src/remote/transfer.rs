@@ -48,6 +48,8 @@ pub(crate) struct CopyOptions {
     pub(crate) carry: AttributePolicy,
     /// Read-only files on the server are replaced too.
     pub(crate) force: bool,
+    /// Named streams are copied between servers, too.
+    with_streams: bool,
     limit: Option<Limit>,
     /// The last small file replaced another.
     replaces: AtomicBool,
@@ -63,6 +65,7 @@ impl CopyOptions {
             progress: Progress::new(total, quiet),
             carry: copying.attributes,
             force: false,
+            with_streams: false,
             limit: copying.bwlimit.map(Limit::new),
             replaces: AtomicBool::new(false),
             cleaned: Mutex::default(),
@@ -72,6 +75,11 @@ impl CopyOptions {
     /// These options, replacing read-only files or not.
     pub(crate) fn forced(self, force: bool) -> Self {
         Self { force, ..self }
+    }
+
+    /// These options, with the named streams of files that are copied on a server or between two.
+    pub(crate) fn with_streams(self) -> Self {
+        Self { with_streams: true, ..self }
     }
 
     /// Waits until the bandwidth limit permits `bytes` more.

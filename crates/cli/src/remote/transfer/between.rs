@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use frevo_client::internal::STORE_WINDOW;
-use frevo_client::{File, Metadata, OpenOptions, Share, ShareMode};
+use frevo_client::{File, Metadata, OpenOptions, Share, ShareMode, StreamInfo};
 use frevo_net::buffer::Buf;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -48,6 +48,9 @@ pub(crate) async fn across(
     how.progress.begin(&spelling::shown(path));
     let filled = async {
         fill(&source, &file, &metadata, how).await?;
+        if how.with_streams {
+            copy_streams(from, path, to, &part, how).await?;
+        }
         // A small file is not flushed to the server's disk, because the next run copies it again if
         // it is lost.
         let synced =
@@ -123,6 +126,27 @@ async fn fill(
     how.progress.advance(len.saturating_sub(at));
     let is_complete = end == len && at >= len && !leaves_holes;
     if is_complete { Ok(()) } else { file.set_len(len).await }
+}
+
+/// Copies the named streams of a file; those that an earlier run left in `part` are replaced.
+async fn copy_streams(
+    from: &Share,
+    path: &str,
+    to: &Share,
+    part: &str,
+    how: &CopyOptions,
+) -> frevo_client::Result<()> {
+    for StreamInfo { name, .. } in from.streams(path).await? {
+        let source = OpenOptions::new().read(true).open(from, &format!("{path}:{name}")).await?;
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true);
+        let stream = options.open(to, &format!("{part}:{name}")).await?;
+        let metadata = source.metadata_at_open();
+        fill(&source, &stream, &metadata, how).await?;
+        let (closed, stream_closed) =
+            futures_util::future::join(source.close(), stream.close()).await;
+        closed.and(stream_closed)?;
+    }
+    Ok(())
 }
 
 /// Makes `file` sparse. False where the server has no sparse files.
