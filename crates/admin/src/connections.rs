@@ -128,13 +128,15 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use hyper::StatusCode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
 
     use super::*;
     use crate::answers::text;
-    use crate::limits::ANSWER_TIME;
+    use crate::limits::{ANSWER_TIME, SNAPSHOTS_TIME};
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -179,25 +181,68 @@ mod tests {
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_body_must_come_in_time() {
+    /// A keeper of snapshots that takes its time.
+    struct Slow(Duration);
+
+    impl crate::SnapshotKeeper for Slow {
+        fn view(&self) -> Vec<crate::ShareSnapshots> {
+            Vec::new()
+        }
+
+        fn act(&self, _: crate::SnapshotAct, _: &'static str) -> crate::Keeping<'_> {
+            let time = self.0;
+            Box::pin(async move {
+                tokio::time::sleep(time).await;
+                Ok(vec![1])
+            })
+        }
+    }
+
+    /// Returns the answer to `request`, with a keeper that takes `time`, and the seconds that it took.
+    async fn answered(request: &[u8], time: Duration) -> (String, u64) {
         let server = frevo_server::Server::builder().build().unwrap();
         let (levels, accounts) = (Arc::new(NoLog), Arc::new(NoAccounts));
-        let (configuration, cluster, snapshots) = (Arc::new(NoAccounts), None, None);
+        let snapshots = Some(Arc::new(Slow(time)) as Arc<dyn crate::SnapshotKeeper>);
+        let (configuration, cluster) = (Arc::new(NoAccounts), None);
         let admin =
             Admin { server, levels, accounts, configuration, cluster, snapshots, token: None };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));
         let (mut peer, stream) = tokio::io::duplex(1 << 16);
-        let request = b"POST /kick HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
         peer.write_all(request).await.unwrap();
         let began = Instant::now();
         let slot = Rc::<ConnectionSlots>::default().take(Peer::Process(1));
         let answer = |request| async { service.answer(request, Caller::Local, &slot).await };
-        converse(stream, Caller::Local, answer).await;
-        assert_eq!(began.elapsed().as_secs(), ANSWER_TIME.as_secs());
-        let mut answer = Vec::new();
-        peer.read_to_end(&mut answer).await.unwrap();
-        assert!(answer.starts_with(b"HTTP/1.1 408"), "{}", String::from_utf8_lossy(&answer));
+        let reading = async {
+            let mut answer = Vec::new();
+            peer.read_to_end(&mut answer).await.unwrap();
+            answer
+        };
+        let ((), answer) = tokio::join!(converse(stream, Caller::Local, answer), reading);
+        (String::from_utf8(answer).unwrap(), began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_must_come_in_time() {
+        for path in ["/kick", "/snapshots"] {
+            let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n");
+            let request = head + "Content-Length: 9\r\n\r\n{";
+            let (answer, took) = answered(request.as_bytes(), Duration::ZERO).await;
+            assert_eq!(took, ANSWER_TIME.as_secs());
+            assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn snapshots_take_their_time() {
+        let act = r#"{"act":"prune","share":"a"}"#;
+        let head = "POST /snapshots HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+        let request = format!("{head}Content-Length: {}\r\n\r\n{act}", act.len());
+        let limit = SNAPSHOTS_TIME.as_secs();
+        for (time, status, took) in [(limit - 1, "200", limit - 1), (limit + 1, "408", limit)] {
+            let answered = answered(request.as_bytes(), Duration::from_secs(time)).await;
+            assert_eq!(answered.1, took);
+            assert!(answered.0.starts_with(&format!("HTTP/1.1 {status}")), "{}", answered.0);
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,6 +28,9 @@ pub const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Time in which the body of a request must come and its answer be made.
 pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 
+/// Time in which snapshots that were asked for are made or removed.
+pub const SNAPSHOTS_TIME: Duration = Duration::from_secs(600);
+
 /// The delay of the answer to a wrong token.
 pub const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,7 @@ use crate::answers::{Answer, json, refusal, text};
 use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
-use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX};
+use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX, SNAPSHOTS_TIME};
 use crate::{Admin, ClusterAct, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
 
 /// The interface, as all connections share it.
@@ -100,7 +100,9 @@ impl Service {
         caller: Caller,
         slot: &PeerSlot,
     ) -> Answer {
-        match tokio::time::timeout(ANSWER_TIME, self.route(request, caller, slot)).await {
+        let is_long = request.uri().path() == "/snapshots" && request.method() == Method::POST;
+        let limit = if is_long { SNAPSHOTS_TIME } else { ANSWER_TIME };
+        match tokio::time::timeout(limit, self.route(request, caller, slot)).await {
             Ok(answer) => answer,
             Err(_) => refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         }
@@ -237,9 +239,10 @@ impl Service {
     }
 
     async fn act_on_snapshots(&self, request: Request<Incoming>, caller: Caller) -> Answer {
-        let act: SnapshotAct = match body(request).await {
-            Ok(act) => act,
-            Err(answer) => return answer,
+        let act: SnapshotAct = match tokio::time::timeout(ANSWER_TIME, body(request)).await {
+            Ok(Ok(act)) => act,
+            Ok(Err(answer)) => return answer,
+            Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         };
         let Some(keeper) = &self.admin.snapshots else {
             return refusal(StatusCode::NOT_FOUND, NO_SNAPSHOTS);
