@@ -80,9 +80,11 @@ impl Gate {
         }
     }
 
-    /// Passes with `units` at once. False where it has to wait.
+    /// Passes with `units` at once. False where it has to wait. A closed gate lets all pass.
     pub(crate) fn try_pass(&self, units: u64, now: Duration) -> bool {
-        self.crowd.load(Ordering::Acquire) == 0 && self.bucket.take(units, now).is_ok()
+        let is_free = || self.crowd.load(Ordering::Acquire) == 0;
+        (is_free() && self.bucket.take(units, now).is_ok())
+            || self.is_closed.load(Ordering::Acquire)
     }
 
     /// Waits for its turn, and passes with `units`. Dropped before, it leaves the line.
@@ -108,9 +110,13 @@ impl Gate {
         .await
     }
 
-    /// Returns tokens for `units` that were not needed.
+    /// Returns tokens for `units` that were not needed. The first one in line looks again if it may pass.
     pub(crate) fn give_back(&self, units: u64) {
         self.bucket.give_back(units);
+        if self.crowd.load(Ordering::Acquire) > 0 {
+            let first = self.line.lock().take_first_waker();
+            first.into_iter().for_each(Waker::wake);
+        }
     }
 
     /// Closes the gate: those in line wait no longer.

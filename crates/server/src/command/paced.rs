@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use frevo_wire::command::{read, write};
 use frevo_wire::{Command, Status};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use super::ioctl;
@@ -56,7 +57,8 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
         if pass(rq, &flow, demand).await? {
             return Ok(Some(Paid { flow, read: demand.read }));
         }
-        // Other rules are in force now.
+        // Other rules are in force now. Others of the core have their turns before it tries again.
+        yield_now().await;
     }
 }
 

@@ -16,10 +16,13 @@ use crate::base::rates::Clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
+/// The bit of a version that says that there are rules.
+const ON: u64 = 1;
+
 /// The limits of rate of a server.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    /// Changes with the rules and with the groups of users; 0: there are no rules.
+    /// Changes with the rules and with the groups of users, and never comes again; odd: there are rules.
     version: AtomicU64,
     rules: ArcSwap<Vec<Arc<Limited>>>,
     /// The clock of all limits.
@@ -38,7 +41,7 @@ impl Rates {
     /// True if there are rules. Asked for each request.
     #[inline]
     pub(crate) fn are_on(&self) -> bool {
-        self.version.load(Ordering::Acquire) != 0
+        self.version.load(Ordering::Acquire) & ON != 0
     }
 
     /// The version of now. To be asked for before rules are picked, so that older rules are never remembered as
@@ -62,18 +65,18 @@ impl Rates {
         let is_over = |limited: &&Arc<Limited>| !now.iter().any(|kept| Arc::ptr_eq(kept, limited));
         let over: Vec<_> = before.iter().filter(is_over).cloned().collect();
         self.rules.store(Arc::new(now));
-        self.renew(!rules.is_empty());
+        self.renew(|_| u64::from(!rules.is_empty()));
         // Those that wait go on after the new rules are in force.
         over.iter().for_each(|limited| limited.end());
     }
 
     /// Has the rules for users picked again: their groups may have changed.
     pub(crate) fn pick_again(&self) {
-        self.renew(self.are_on());
+        self.renew(|version| version & ON);
     }
 
-    fn renew(&self, are_on: bool) {
-        let next = |version: u64| Some(if are_on { version.wrapping_add(1).max(1) } else { 0 });
+    fn renew(&self, are_on: impl Fn(u64) -> u64) {
+        let next = |version: u64| Some((version & !ON).wrapping_add(2) | are_on(version));
         let _ = self.version.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
@@ -122,5 +125,33 @@ impl Picked {
         }
         picked.push(PickedFor { version, address, flow: Arc::clone(&flow) });
         Some(flow).filter(|flow| !flow.is_free())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_version_comes_again() {
+        let rules = [RateRule { read: Some(1), ..RateRule::new("a") }];
+        let rates = Rates::new(&[]);
+        let mut known = vec![rates.version()];
+        for _ in 0..3 {
+            rates.set(&rules);
+            assert!(rates.are_on());
+            known.push(rates.version());
+            rates.pick_again();
+            assert!(rates.are_on());
+            known.push(rates.version());
+            rates.set(&[]);
+            assert!(!rates.are_on());
+            rates.pick_again();
+            assert!(!rates.are_on());
+            known.push(rates.version());
+        }
+        for (at, version) in known.iter().enumerate() {
+            assert!(!known[..at].contains(version), "{known:?}");
+        }
     }
 }

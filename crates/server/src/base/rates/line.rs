@@ -115,6 +115,11 @@ impl Line {
         self.ends.clear();
     }
 
+    /// Takes the waker of the first one.
+    pub(super) fn take_first_waker(&mut self) -> Option<Waker> {
+        self.waiting.first_entry().and_then(|mut first| first.get_mut().waker.take())
+    }
+
     /// Takes the wakers of all.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         self.waiting.values_mut().filter_map(|waiting| waiting.waker.take()).collect()

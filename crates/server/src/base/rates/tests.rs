@@ -218,4 +218,19 @@ async fn a_closed_gate_lets_nobody_wait() {
     let (waited, ()) = tokio::join!(waiting, closed);
     assert_eq!(waited, [Err(Closed), Err(Closed)]);
     assert!(clock.now() < Duration::from_secs(2));
+    assert!(gate.try_pass(1, clock.now()), "nobody waits for a limit that is not in force");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_goes_to_those_in_line() {
+    let (gate, clock) = (Gate::new(10, Duration::ZERO), Clock::start());
+    assert!(gate.try_pass(10_000, clock.now()));
+    let waiting = gate.pass(flow(1, 1), 1, clock);
+    let given_back = async {
+        sleep(Duration::from_secs(1)).await;
+        gate.give_back(10_000);
+    };
+    let (waited, ()) = tokio::join!(waiting, given_back);
+    assert_eq!(waited, Ok(()));
+    assert!(clock.now() < Duration::from_secs(2), "{:?}", clock.now());
 }
