@@ -78,6 +78,7 @@ impl Split {
         let source = self.source();
         fs::create_dir_all(source.join("deep/er")).unwrap();
         fs::write(source.join("a"), "first").unwrap();
+        fs::write(source.join(".frevo-split-trial"), "of a user").unwrap();
         fs::write(source.join("deep/er/b"), vec![7; 3_000_000]).unwrap();
         fs::hard_link(source.join("a"), source.join("deep/again")).unwrap();
         symlink("../a", source.join("deep/link")).unwrap();
@@ -395,6 +396,8 @@ fn refusals_change_nothing() {
     // A folder in the share is made.
     run("files/teams/red", "red/new/er").succeeds();
     assert_eq!(facts(&place.red.join("new/er"), &place.red), before.0);
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode();
+    assert_eq!(mode(&place.red.join("new")), mode(&place.red));
     assert!(place.config().contains(r"'\\ONE\red\new\er'"), "{}", place.config());
 }
 
@@ -525,6 +528,104 @@ fn a_link_that_is_set_online_leaves_no_file_behind() {
     let config = place.config();
     assert!(config.contains("state = \"offline\"\n"), "{config}");
     let online = config.replace("state = \"offline\"\n", "");
+    fs::write(place.sandbox.path("etc/frevo.toml"), online).unwrap();
+    place.run(&[]).succeeds();
+    place.check_moved(&before);
+}
+
+/// The folder of a split that was interrupted, in the share that it leaves.
+#[cfg(feature = "test-hooks")]
+fn begun(place: &Split) -> PathBuf {
+    let side = place.sandbox.path("files/.frevo-streams");
+    let found = names(&side).into_iter().find(|name| name.starts_with("split-")).unwrap();
+    side.join(found)
+}
+
+/// Writes to the old files after they were compared are not lost with them.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn files_that_change_after_the_comparison_stay() {
+    let Some(place) = Split::over_two() else { return };
+    place.fill();
+    let stopped = place.command(&[]).env("FREVO_TEST_SPLIT_STOP", "compared").output().unwrap();
+    assert_eq!(stopped.status.code(), Some(99));
+    let tree = begun(&place).join("tree");
+    fs::write(tree.join("a"), "later").unwrap();
+    fs::write(tree.join("deep/new"), "new").unwrap();
+    let mark = names(&place.sandbox.path("files/.frevo-streams"));
+    let of_folder = |name: &&String| {
+        let inode = fs::metadata(tree.join("deep")).unwrap().ino();
+        name.starts_with(&format!("{inode:x}-"))
+    };
+    let streams =
+        place.sandbox.path("files/.frevo-streams").join(mark.iter().find(of_folder).unwrap());
+    fs::write(streams.join(":big"), "changed").unwrap();
+    let done = place.run(&[]);
+    done.fails(1, &["3 files changed", "tree/a", "tree/deep/again", "tree/deep/new"]);
+    let left: Vec<String> = facts(&tree, &place.sandbox.path("files"));
+    assert_eq!(left.len(), 5, "{left:?}");
+    assert_eq!(fs::read(tree.join("deep/again")).unwrap(), b"later");
+    assert!(place.config().contains("state = \"offline\""), "{}", place.config());
+    for path in ["a", "deep/again", "deep/new"] {
+        fs::remove_file(tree.join(path)).unwrap();
+    }
+    place.run(&[]).fails(1, &["1 file changed", "tree/deep;"]);
+    assert_eq!(fs::read(streams.join(":big")).unwrap(), b"changed");
+    fs::remove_dir_all(&streams).unwrap();
+    fs::remove_dir(tree.join("deep")).unwrap();
+    place.run(&[]).succeeds();
+    assert_eq!(fs::read(place.red.join("a")).unwrap(), b"first");
+    assert!(!tree.exists() && !place.config().contains("offline"));
+}
+
+/// A removal that was interrupted has changed the states of files with several names.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn an_interrupted_removal_goes_on() {
+    let Some(place) = Split::over_two() else { return };
+    place.fill();
+    let before = facts(&place.source(), &place.sandbox.path("files"));
+    let stopped = place.command(&[]).env("FREVO_TEST_SPLIT_STOP", "published").output().unwrap();
+    assert_eq!(stopped.status.code(), Some(99));
+    let tree = begun(&place).join("tree");
+    for path in ["a", "deep/er/b"] {
+        fs::remove_file(tree.join(path)).unwrap();
+    }
+    place.run(&[]).succeeds();
+    place.check_moved(&before);
+}
+
+/// A disk that is not mounted is not taken for the one to which files have gone.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn a_second_call_finds_the_same_destination_or_stops() {
+    let place = Split::new();
+    place.fill();
+    let before = facts(&place.source(), &place.sandbox.path("files"));
+    let stopped = place.command(&[]).env("FREVO_TEST_SPLIT_STOP", "entry").output().unwrap();
+    assert_eq!(stopped.status.code(), Some(99));
+    let away = place.sandbox.path("away");
+    fs::rename(&place.red, &away).unwrap();
+    fs::create_dir(&place.red).unwrap();
+    place.run(&[]).fails(1, &["is it mounted?"]);
+    assert_eq!(names(&place.red), [""; 0]);
+    fs::remove_dir(&place.red).unwrap();
+    fs::rename(&away, &place.red).unwrap();
+    place.run(&["--server-name", "two"]).fails(1, &[]);
+    place.run(&[]).succeeds();
+    place.check_moved(&before);
+}
+
+/// A link that somebody sets online before the folder has moved does not tell that it has.
+#[test]
+#[cfg(feature = "test-hooks")]
+fn a_link_that_is_set_online_early_moves_the_folder_all_the_same() {
+    let place = Split::new();
+    place.fill();
+    let before = facts(&place.source(), &place.sandbox.path("files"));
+    let stopped = place.command(&[]).env("FREVO_TEST_SPLIT_STOP", "reloaded").output().unwrap();
+    assert_eq!(stopped.status.code(), Some(99));
+    let online = place.config().replace("state = \"offline\"\n", "");
     fs::write(place.sandbox.path("etc/frevo.toml"), online).unwrap();
     place.run(&[]).succeeds();
     place.check_moved(&before);

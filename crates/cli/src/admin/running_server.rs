@@ -114,6 +114,20 @@ impl RunningServer {
         Failure::new(Exit::Connect, text)
     }
 
+    /// Makes sure that the server serves these shares still.
+    ///
+    /// # Errors
+    /// When it does not, or does not answer.
+    pub(crate) fn check_serves(&self, shares: &[&ShareSection]) -> Done {
+        let status = self.ask("/status?parts=&latencies=no", None);
+        let status = status.map_err(|refused| self.failure("tell what it serves", refused))?;
+        if serves(&status, shares)? {
+            return Ok(());
+        }
+        let text = format!("the server at {} no longer serves the shares", self.socket.display());
+        Err(Failure::new(Exit::Failed, text))
+    }
+
     /// Has the server read its configuration again.
     pub(crate) fn reload(&self) -> Done {
         let done = self.ask("/reload", Some(""));

@@ -11,12 +11,14 @@ mod link;
 mod move_files;
 mod opened;
 mod plan;
+mod removal;
 mod staging;
 mod stops;
 mod streams;
 mod told;
 mod tree;
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -96,7 +98,7 @@ struct Work<'a> {
     /// Keep servers from starting meanwhile, if none runs.
     _guards: Option<ShareGuards>,
     /// Open files that were closed.
-    closed: usize,
+    closed: Cell<usize>,
 }
 
 /// Lets the program have as many files open as the system permits: a deep tree takes two for each level.
@@ -117,19 +119,26 @@ pub(super) fn run(config_file: &Path, arguments: &Split) -> Done {
     let staging = Staging::find(&plan)?;
     // An administrator may have set the link online while files were left.
     let has_rest = staging.as_ref().map(Staging::has_rest).transpose()?.unwrap_or(false);
-    let is_moved = state == LinkState::Online && !has_rest;
     if staging.is_none() && state != LinkState::Absent {
         let text = format!("{} is a link already", shown(&plan));
         return Err(Failure::new(Exit::Failed, text));
     }
     let is_aside = staging.as_ref().map(Staging::is_aside).transpose()?.unwrap_or(false);
+    let is_moved = state == LinkState::Online && !has_rest && (is_aside || is_away(&plan)?);
     let size = if is_aside || is_moved { Size::default() } else { check_source(&plan)? };
     link::check_writable(config_file, &plan)?;
     let server =
         RunningServer::find(&config, arguments.socket.as_deref(), &[&plan.from, &plan.to])?;
     let guards = if server.is_none() { Some(guard(&config, &plan)?) } else { None };
-    let mut work =
-        Work { config_file, arguments, config, plan, server, _guards: guards, closed: 0 };
+    let work = Work {
+        config_file,
+        arguments,
+        config,
+        plan,
+        server,
+        _guards: guards,
+        closed: Cell::new(0),
+    };
     if !arguments.even_if_open && !is_aside && !is_moved {
         work.refuse_open()?;
     }
@@ -145,6 +154,13 @@ pub(super) fn run(config_file: &Path, arguments: &Split) -> Done {
     };
     work.end()?;
     work.tell_done(way, size)
+}
+
+/// True if the folder is not at its old place, where an empty one may tell who sees the link.
+fn is_away(plan: &Plan) -> Result<bool, Failure> {
+    let place = plan.source.above.find(OsStr::new(&plan.source.name))?;
+    let Some(place) = place else { return Ok(true) };
+    Ok(plan.from.hide_unreadable && place.names()?.is_empty())
 }
 
 fn shown(plan: &Plan) -> String {
@@ -223,34 +239,46 @@ impl Work<'_> {
         if files.is_empty() { Ok(()) } else { Err(opened::refusal(&files)) }
     }
 
-    /// Closes the files that clients have open, or refuses.
-    fn close_open(&mut self) -> Done {
-        if !self.arguments.even_if_open {
-            return self.refuse_open();
-        }
-        for _ in 0..ROUNDS {
-            let files = self.opened()?;
-            if files.is_empty() {
-                return Ok(());
+    /// Closes the files that clients have open, or refuses. True if some were closed.
+    fn close_open(&self) -> Result<bool, Failure> {
+        let Some(server) = &self.server else { return Ok(false) };
+        let before = self.closed.get();
+        if self.arguments.even_if_open {
+            for _ in 0..ROUNDS {
+                let files = self.opened()?;
+                if files.is_empty() {
+                    break;
+                }
+                for file in &files {
+                    server.close(file)?;
+                }
+                self.closed.set(self.closed.get() + files.len());
             }
-            let Some(server) = &self.server else { return Ok(()) };
-            for file in &files {
-                server.close(file)?;
-            }
-            self.closed += files.len();
         }
-        self.refuse_open()
+        self.refuse_open()?;
+        Ok(self.closed.get() > before)
+    }
+
+    /// Closes what clients have opened since the folder is aside. The server must have the shares still.
+    fn close_late(&self) -> Result<bool, Failure> {
+        if let Some(server) = &self.server {
+            server.check_serves(&[&self.plan.from, &self.plan.to])?;
+        }
+        self.close_open()
     }
 
     /// Moves the folder. What a call before this one has done is not done again.
     fn carry_out(
-        &mut self,
+        &self,
         staging: Option<Staging>,
         state: LinkState,
         is_aside: bool,
     ) -> Result<Way, Failure> {
         let staging = match staging {
-            Some(staging) => staging,
+            Some(staging) => {
+                staging.check_owners(self.owner())?;
+                staging
+            }
             None => Staging::make(&self.plan, self.owner())?,
         };
         tell(format_args!(
@@ -260,27 +288,31 @@ impl Work<'_> {
         ));
         match state {
             LinkState::Absent => {
-                link::add(self.config_file, &self.plan, &self.arguments.comment)?;
+                let added = link::add(self.config_file, &self.plan, &self.arguments.comment);
+                if let Err(why) = added {
+                    return Err(if is_aside { why } else { self.undo(staging, why, false) });
+                }
             }
             LinkState::Online => link::set_offline(self.config_file, &self.plan)?,
             LinkState::Offline => {}
         }
         stop_at("link");
         if let Err(why) = self.reload() {
-            return Err(if is_aside { why } else { self.undo(staging, why, false) });
+            // A server that takes long may read the link all the same.
+            return Err(if is_aside { why } else { self.undo(staging, why, true) });
         }
         stop_at("reloaded");
         if let Err(why) = self.prepare(&staging, is_aside) {
             return Err(self.stopped(staging, why));
         }
-        match move_files::move_all(&self.plan, &staging) {
+        match move_files::move_all(&self.plan, &staging, &|| self.close_late()) {
             Ok(way) => Ok(way),
             Err(why) => Err(self.stopped(staging, why)),
         }
     }
 
     /// Takes the folder from its clients.
-    fn prepare(&mut self, staging: &Staging, is_aside: bool) -> Done {
+    fn prepare(&self, staging: &Staging, is_aside: bool) -> Done {
         if !is_aside {
             self.close_open()?;
             staging.set_aside(&self.plan)?;
@@ -289,13 +321,25 @@ impl Work<'_> {
             self.leave_place(staging)?;
         }
         // A request that was under way at the reload may have opened a file.
-        self.close_open()
+        self.close_open().map(drop)
     }
 
     /// Leaves an empty folder with the rights of the one that moves: they decide who sees the link.
     fn leave_place(&self, staging: &Staging) -> Done {
         let (source, tree) = (&self.plan.source, staging.tree()?);
-        let place = source.above.make(OsStr::new(&source.name))?;
+        let name = OsStr::new(&source.name);
+        let is_there = source.above.has(name)?;
+        let place = source.above.make(name)?;
+        // One of an earlier call, and nobody else's.
+        let (owner, _) = place.owner()?;
+        let is_own = owner == rustix::process::geteuid().as_raw() || owner == tree.owner()?.0;
+        if is_there && !(is_own && place.names()?.is_empty()) {
+            let text = format!(
+                "somebody has made the folder {} meanwhile; rename or remove it first",
+                place.path.display()
+            );
+            return Err(Failure::new(Exit::Failed, text));
+        }
         let Some(to) = streams::side_of(&source.root)? else { return Ok(()) };
         let ends = Pair { from: tree.fd(), to: place.fd(), path: &tree.path };
         contents::copy_properties(&Sides { from: None, to }, &ends)
@@ -314,10 +358,15 @@ impl Work<'_> {
         let undone = staging
             .put_back(&self.plan)
             .and_then(|()| link::remove(self.config_file, &self.plan))
-            .and_then(|()| if is_reloaded { self.reload() } else { Ok(()) })
             .and_then(|()| staging.end());
         match undone {
-            Ok(()) => why,
+            Ok(()) => {
+                let reloaded = if is_reloaded { self.reload() } else { Ok(()) };
+                let Err(failure) = reloaded else { return why };
+                let text =
+                    format!("{why}; reload the server, which may have the link still: {failure}");
+                Failure::new(why.exit, text)
+            }
             Err(failure) => {
                 let text = format!("{why}; this could not be undone: {failure}");
                 Failure::new(why.exit, text)
@@ -391,12 +440,12 @@ impl Work<'_> {
         if is_json() {
             let object = json!({
                 "link": shown(plan), "target": plan.target.unc(), "moved": way,
-                "files": size.files, "bytes": size.bytes, "closed": self.closed,
+                "files": size.files, "bytes": size.bytes, "closed": self.closed.get(),
                 "reloaded": self.server.is_some(),
             });
             return print_text(&format!("{object}\n"));
         }
-        let closed = match self.closed {
+        let closed = match self.closed.get() {
             0 => String::new(),
             count => format!("; {} closed", counted(count, "open file")),
         };

@@ -170,6 +170,20 @@ impl Folder {
         rustix::fs::syncfs(self).map_err(failed("sync", &self.path))
     }
 
+    /// The owner and the group.
+    pub(super) fn owner(&self) -> Result<(u32, u32), Failure> {
+        let stat = rustix::fs::fstat(self).map_err(failed("look at", &self.path))?;
+        Ok((stat.st_uid, stat.st_gid))
+    }
+
+    /// Makes owner, group and mode those of another folder.
+    pub(super) fn be_as(&self, other: &Self) -> Result<(), Failure> {
+        self.give_to(other.owner()?)?;
+        let stat = rustix::fs::fstat(other).map_err(failed("look at", &other.path))?;
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        rustix::fs::fchmod(self, mode).map_err(failed("set the mode of", &self.path))
+    }
+
     /// Sets owner and group where this program may.
     pub(super) fn give_to(&self, owner: (u32, u32)) -> Result<(), Failure> {
         if !rustix::process::geteuid().is_root() {

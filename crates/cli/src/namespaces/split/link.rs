@@ -68,6 +68,7 @@ fn change(config: &Path, plan: &Plan, changes: &[NamespaceChange]) -> Done {
         done.map_err(|why| failure(&why))?;
     }
     let file = edited.store(&sources)?;
+    let file = std::fs::canonicalize(&file).unwrap_or_else(|_| file.to_owned());
     // The change is durable before files move: a power cut leaves no link without them.
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -102,7 +103,11 @@ pub(super) fn set_online(config: &Path, plan: &Plan) -> Done {
     change(config, plan, &[set(plan, StateChange::Online)])
 }
 
+/// Removes the link, if it is there.
 pub(super) fn remove(config: &Path, plan: &Plan) -> Done {
+    if state_of(&Sources::read(config)?.config()?, plan)? == LinkState::Absent {
+        return Ok(());
+    }
     let remove = NamespaceChange::RemoveLink { path: plan.link.clone(), target: None };
     change(config, plan, &[remove])
 }

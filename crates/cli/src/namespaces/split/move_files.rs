@@ -13,17 +13,18 @@ use rustix::io::Errno;
 use super::contents;
 use super::folder::{Folder, failed, kind_of};
 use super::plan::Plan;
+use super::removal::Removal;
 use super::staging::Staging;
 use super::stops::stop_at;
 use super::streams::{self, Pair, Sides};
 use super::told::Told;
-use super::tree::{Comparing, Copying, Size, remove_entries};
+use super::tree::{Comparing, Copying, FileNumber, Size, number_of};
 use crate::exit::{Done, Exit, Failure};
 
 /// Copies that are made before a file that differs is an error.
 const ATTEMPTS: usize = 2;
-/// A file by which renames between two folders are tried.
-const TRIAL: &str = ".frevo-split-trial";
+/// The beginning of the name of a file by which renames between two folders are tried.
+const TRIAL: &str = ".frevo-split-";
 
 /// The way by which files were moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +33,15 @@ pub(super) enum Way {
     Copied,
 }
 
+/// Closes what clients have opened in the folder meanwhile, or refuses it. True if something was closed.
+pub(super) type Closing<'a> = &'a dyn Fn() -> Result<bool, Failure>;
+
 /// Moves all that is left of the folder.
-pub(super) fn move_all(plan: &Plan, staging: &Staging) -> Result<Way, Failure> {
+pub(super) fn move_all(plan: &Plan, staging: &Staging, close: Closing<'_>) -> Result<Way, Failure> {
     let tree = staging.tree()?;
     let way = way_of(staging, &tree)?;
     if way == Way::Copied && !staging.is_compared()? {
-        copy(staging, &tree)?;
+        copy(staging, &tree, close)?;
     }
     let target = plan.destination.make()?;
     let ends = Pair { from: tree.fd(), to: target.fd(), path: &tree.path };
@@ -61,7 +65,9 @@ pub(super) fn move_all(plan: &Plan, staging: &Staging) -> Result<Way, Failure> {
             rename_entries(&staging.copy()?, &target)?;
             stop_at("published");
             target.sync_all()?;
-            remove_entries(&tree, staging.sides.from.as_ref())?;
+            // Writes to a file until it was closed are found by its times.
+            close()?;
+            Removal::new(&staging.sides, staging.compared_at()?).carry_out(&tree, &target)?;
         }
     }
     staging.copy_times(&target)?;
@@ -78,21 +84,28 @@ pub(super) fn way_of(staging: &Staging, tree: &Folder) -> Result<Way, Failure> {
     if staging.is_renaming()? {
         return Ok(Way::Renamed);
     }
-    let name = OsStr::new(TRIAL);
     for folder in [&staging.from, tree] {
-        if !folder.has(name)? {
-            drop(folder.make_file(name)?);
-        }
-        match rustix::fs::renameat(folder, name, &staging.to, name) {
-            Ok(()) => staging.to.remove_file(name)?,
-            Err(Errno::XDEV) => {
-                folder.remove_file(name)?;
-                return Ok(Way::Copied);
-            }
-            Err(errno) => return Err(failed("move files from", &folder.path)(errno)),
-        }
+        let name = trial_name()?;
+        drop(folder.make_file(&name)?);
+        let Err(errno) = folder.rename(&name, &staging.to, &name) else {
+            staging.to.remove_file(&name)?;
+            continue;
+        };
+        folder.remove_file(&name)?;
+        return match errno {
+            Errno::XDEV => Ok(Way::Copied),
+            errno => Err(failed("move files from", &folder.path)(errno)),
+        };
     }
     Ok(Way::Renamed)
+}
+
+/// A name that no user's file has.
+fn trial_name() -> Result<OsString, Failure> {
+    let mut random = [0; 16];
+    let why = |_| Failure::new(Exit::Failed, String::from("the system has no random bytes"));
+    getrandom::fill(&mut random).map_err(why)?;
+    Ok(OsString::from(format!("{TRIAL}{:032x}", u128::from_le_bytes(random))))
 }
 
 /// Renames all entries to names that are free.
@@ -116,7 +129,7 @@ fn rename_entries(from: &Folder, to: &Folder) -> Done {
 /// A file with streams beside it.
 struct Marked {
     mark: OsString,
-    inode: u64,
+    number: FileNumber,
     links: u64,
 }
 
@@ -130,9 +143,9 @@ fn move_streams(sides: &Sides, tree: &Folder) -> Done {
     }
     let (mut found, mut seen) = (Vec::new(), HashMap::new());
     find_marked(tree, &known, &mut found, &mut seen)?;
-    for Marked { mark, inode, links } in found {
+    for Marked { mark, number, links } in found {
         // A file with a further name in the old share keeps its streams there too: the data is one.
-        let is_whole = links <= seen.get(&inode).copied().unwrap_or(1);
+        let is_whole = links <= seen.get(&number).copied().unwrap_or(1);
         let moved = if is_whole { from.rename(&mark, &sides.to, &mark) } else { Err(Errno::EXIST) };
         match moved {
             Ok(()) | Err(Errno::NOENT) => {}
@@ -147,7 +160,7 @@ fn move_streams(sides: &Sides, tree: &Folder) -> Done {
 /// Gives the streams in a directory a further name in the other side folder.
 fn link_streams(from: &Folder, to: &Folder, mark: &OsStr, is_whole: bool) -> Done {
     let Some(source) = from.find(mark)? else { return Ok(()) };
-    let target = to.make(mark)?;
+    let target = streams::make_in(to, mark)?;
     for name in streams::streams_in(&source)? {
         match rustix::fs::linkat(&source, &name, &target, &name, AtFlags::empty()) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -163,25 +176,25 @@ fn find_marked(
     folder: &Folder,
     known: &HashSet<u64>,
     found: &mut Vec<Marked>,
-    seen: &mut HashMap<u64, u64>,
+    seen: &mut HashMap<FileNumber, u64>,
 ) -> Done {
     for name in folder.names()? {
         let Some(stat) = folder.stat(&name)? else { continue };
-        let (inode, kind) = (stat.st_ino, kind_of(&stat));
-        let is_known = known.contains(&inode);
+        let (number, kind) = (number_of(&stat), kind_of(&stat));
+        let is_known = known.contains(&stat.st_ino);
         if kind == FileType::Directory {
             let inner = folder.open(&name)?;
             find_marked(&inner, known, found, seen)?;
             let mark = if is_known { mark_at(inner.fd(), &inner.path)? } else { None };
-            found.extend(mark.map(|mark| Marked { mark, inode, links: 1 }));
+            found.extend(mark.map(|mark| Marked { mark, number, links: 1 }));
         } else if kind == FileType::RegularFile && is_known {
-            let count = seen.entry(inode).or_insert(0_u64);
+            let count = seen.entry(number).or_insert(0_u64);
             *count += 1;
             if *count == 1 {
                 let (file, path) = (folder.open_file(&name)?, folder.at(&name));
                 let links = file.metadata().map_err(Failure::failed(path.display()))?.nlink();
                 let mark = mark_at(file.as_fd(), &path)?;
-                found.extend(mark.map(|mark| Marked { mark, inode, links }));
+                found.extend(mark.map(|mark| Marked { mark, number, links }));
             }
         }
     }
@@ -193,7 +206,7 @@ fn mark_at(fd: BorrowedFd<'_>, path: &Path) -> Result<Option<OsString>, Failure>
 }
 
 /// Copies the tree to the other file system, and compares both.
-fn copy(staging: &Staging, tree: &Folder) -> Done {
+fn copy(staging: &Staging, tree: &Folder, close: Closing<'_>) -> Done {
     let size = Size::of(tree)?;
     let mut differs = None;
     for _ in 0..ATTEMPTS {
@@ -203,10 +216,13 @@ fn copy(staging: &Staging, tree: &Folder) -> Done {
         drop(told);
         stop_at("copied");
         copy.sync_all()?;
+        staging.note_comparing()?;
         let mut told = Told::walking("compared", size);
         differs = Comparing::new(&staging.sides, &mut told).entries(tree, &copy)?;
         drop(told);
-        if differs.is_none() {
+        // A file that was open may have been written to after it was compared.
+        let was_open = close()?;
+        if differs.is_none() && !was_open {
             staging.note_compared()?;
             stop_at("compared");
             return Ok(());
@@ -214,7 +230,8 @@ fn copy(staging: &Staging, tree: &Folder) -> Done {
         // The whole copy is made again, because the times of a file do not tell that its bytes differ.
         staging.remove_copy()?;
     }
-    let what = differs.map_or_else(String::new, |what| what.to_string());
+    let what =
+        differs.map_or_else(|| String::from("clients open files of it"), |what| what.to_string());
     let text = format!(
         "the copy of the folder differs from it ({what}); stop the programs of this machine that \
          change its files, or look for a fault of the disk"

@@ -52,7 +52,7 @@ pub(super) fn refusal(files: &[OpenFile]) -> Failure {
     }
     let them = if files.len() == 1 { "it is" } else { "they are" };
     let text = format!(
-        "clients have {} open in the folder: {list}; nothing was moved: try again when {them} closed, \
+        "clients have {} open in the folder: {list}; the folder stays as it is: try again when {them} closed, \
          or let --even-if-open close what is open, by which clients lose what they have not written",
         counted(files.len(), "file")
     );

@@ -78,12 +78,19 @@ impl Destination {
         Ok(Some(folder))
     }
 
-    /// Opens the folder, and makes it if it is not there.
+    /// Opens the folder, and makes it if it is not there. Those on the way have the rights of the one above.
     pub(super) fn make(&self) -> Result<Folder, Failure> {
         let mut folder = self.root.open(OsStr::new("."))?;
         folder.path.clone_from(&self.root.path);
         for name in &self.folders {
-            folder = folder.make(OsStr::new(name))?;
+            let name = OsStr::new(name);
+            let is_there = folder.has(name)?;
+            let inner = folder.make(name)?;
+            if !is_there {
+                inner.be_as(&folder)?;
+                folder.sync()?;
+            }
+            folder = inner;
         }
         Ok(folder)
     }

@@ -8,11 +8,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 use frevo_posix::SIDE_FOLDER;
+use frevo_wire::fscc::fold_name;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::folder::{Folder, failed};
 use super::plan::{Plan, is_id};
+use super::removal::Moment;
 use super::stops::stop_at;
 use super::streams::{self, Sides};
 use super::{contents, tree};
@@ -22,10 +24,14 @@ use crate::exit::{Done, Exit, Failure};
 const TREE: &str = "tree";
 /// The file that tells that the copy is complete and was compared.
 const COMPARED: &str = "compared";
+/// The file whose time is that at which the comparison began.
+const COMPARING: &str = "comparing";
 /// The file that tells that files are renamed to the other share.
 const RENAMING: &str = "renaming";
 /// The file with the link and its target, for people and for a later call.
 const ABOUT: &str = "about";
+/// The rights of others than its owner to write in a folder.
+const WRITABLE: u32 = 0o022;
 /// Bytes that are read of that file.
 const ABOUT_BYTES: u64 = 4_096;
 
@@ -47,8 +53,17 @@ impl Staging {
         let id = OsString::from(&plan.id);
         let Some(from) = side.find(&id)? else { return Ok(None) };
         lock(&from)?;
-        let to = plan.destination.root.make(OsStr::new(SIDE_FOLDER))?;
-        let inner = to.make(&id)?;
+        let begun = Begun::of(&from)?.and_then(|begun| begun.target);
+        if let Some(target) = begun.filter(|it| fold_name(it) != fold_name(&plan.target.unc())) {
+            let text = format!(
+                "a split of this folder to {target} was interrupted: make that call again, with \
+                 --server-name if the server has another name now"
+            );
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        let rest = from.find(OsStr::new(TREE))?.map(|tree| tree.names()).transpose()?;
+        let has_rest = rest.is_some_and(|names| !names.is_empty());
+        let Places { side: to, inner } = Places::of(plan, &id, has_rest)?;
         Ok(Some(Self { from, to: inner, sides: Sides { from: Some(side), to }, id }))
     }
 
@@ -84,6 +99,12 @@ impl Staging {
         Ok(found)
     }
 
+    /// Refuses side folders in which others than the server and root may write.
+    pub(super) fn check_owners(&self, owner: Option<(u32, u32)>) -> Done {
+        let sides = self.sides.from.iter().chain([&self.sides.to]);
+        sides.into_iter().try_for_each(|side| check_owner(side, owner))
+    }
+
     /// True if the moving folder is aside.
     pub(super) fn is_aside(&self) -> Result<bool, Failure> {
         self.from.has(OsStr::new(TREE))
@@ -104,6 +125,23 @@ impl Staging {
     pub(super) fn note_compared(&self) -> Done {
         drop(self.to.make_file(OsStr::new(COMPARED))?);
         self.to.sync()
+    }
+
+    /// Notes the time: files that change from now on may differ from their copies.
+    pub(super) fn note_comparing(&self) -> Done {
+        let name = OsStr::new(COMPARING);
+        if self.from.has(name)? {
+            self.from.remove_file(name)?;
+        }
+        drop(self.from.make_file(name)?);
+        self.from.sync()
+    }
+
+    /// The time at which the comparison began, by the clock of the file system that the files leave.
+    pub(super) fn compared_at(&self) -> Result<Moment, Failure> {
+        let stat = self.from.stat(OsStr::new(COMPARING))?;
+        let missing = || failed("look at", &self.from.at(OsStr::new(COMPARING)))(Errno::NOENT);
+        Ok(Moment::of_change(&stat.ok_or_else(missing)?))
     }
 
     /// True if files are being renamed to the other share.
@@ -218,9 +256,47 @@ impl Staging {
     }
 }
 
+/// The folders in the share that files go to.
+struct Places {
+    side: Folder,
+    inner: Folder,
+}
+
+impl Places {
+    /// Opens them. They are made unless files wait: a copy of some may be in those that were there.
+    fn of(plan: &Plan, id: &OsStr, has_rest: bool) -> Result<Self, Failure> {
+        let (root, name) = (&plan.destination.root, OsStr::new(SIDE_FOLDER));
+        if !has_rest {
+            let side = root.make(name)?;
+            let inner = side.make(id)?;
+            return Ok(Self { side, inner });
+        }
+        let side = root.find(name)?;
+        let inner = side.as_ref().map(|side| side.find(id)).transpose()?.flatten();
+        match (side, inner) {
+            (Some(side), Some(inner)) => Ok(Self { side, inner }),
+            _ => {
+                let text = format!(
+                    "the destination {} is not the one that was begun: is it mounted?",
+                    root.path.display()
+                );
+                Err(Failure::new(Exit::Failed, text))
+            }
+        }
+    }
+}
+
 /// Refuses a side folder that a user of the host has made, who could replace what is in it.
 fn check_owner(side: &Folder, owner: Option<(u32, u32)>) -> Done {
-    let uid = rustix::fs::fstat(side).map_err(failed("look at", &side.path))?.st_uid;
+    let stat = rustix::fs::fstat(side).map_err(failed("look at", &side.path))?;
+    let uid = stat.st_uid;
+    if stat.st_mode & WRITABLE != 0 {
+        let text = format!(
+            "users of this machine may write in {}; run chmod go-w on it first",
+            side.path.display()
+        );
+        return Err(Failure::new(Exit::Failed, text));
+    }
     let is_own = uid == 0 || uid == rustix::process::geteuid().as_raw();
     if is_own || owner.is_some_and(|(server, _)| server == uid) {
         return Ok(());
@@ -249,20 +325,38 @@ fn lock(folder: &Folder) -> Done {
     }
 }
 
+/// The text about what was begun.
+struct Begun {
+    link: String,
+    /// None if the text was not written whole.
+    target: Option<String>,
+}
+
+impl Begun {
+    /// Reads it. None if there is none that can be read.
+    fn of(folder: &Folder) -> Result<Option<Self>, Failure> {
+        if !folder.has(OsStr::new(ABOUT))? {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        let file = folder.open_file(OsStr::new(ABOUT))?;
+        if file.take(ABOUT_BYTES).read_to_string(&mut text).is_err() {
+            return Ok(None);
+        }
+        let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        let link = lines.next().map(str::to_owned);
+        Ok(link.map(|link| Self { link, target: lines.next().map(str::to_owned) }))
+    }
+}
+
 /// The target of an interrupted split of this folder, if there is one: that of a call with another `--to`.
 pub(super) fn other_target(plan: &Plan) -> Result<Option<String>, Failure> {
     let Some(side) = streams::side_of(&plan.source.root)? else { return Ok(None) };
     for name in side.names()?.iter().filter(|name| is_id(name)) {
         let Some(folder) = side.find(name)? else { continue };
-        if !folder.has(OsStr::new(ABOUT))? {
-            continue;
-        }
-        let mut text = String::new();
-        let file = folder.open_file(OsStr::new(ABOUT))?;
-        let read = file.take(ABOUT_BYTES).read_to_string(&mut text);
-        let mut lines = text.lines();
-        if read.is_ok() && lines.next() == Some(&*shown(plan)) {
-            return Ok(lines.next().map(str::to_owned));
+        let begun = Begun::of(&folder)?.filter(|begun| begun.link == shown(plan));
+        if let Some(begun) = begun {
+            return Ok(begun.target);
         }
     }
     Ok(None)

@@ -66,7 +66,7 @@ pub(super) fn forget(side: &Folder, mark: &OsStr) -> Result<(), Failure> {
 fn make_directory(side: &Folder, fd: BorrowedFd<'_>, path: &Path) -> Result<Folder, Failure> {
     static MADE: AtomicU64 = AtomicU64::new(0);
     if let Some(mark) = mark_of(fd).map_err(failed("read the attributes of", path))? {
-        return side.make(&mark);
+        return make_in(side, &mark);
     }
     let inode = rustix::fs::fstat(fd).map_err(failed("look at", path))?.st_ino;
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
@@ -75,7 +75,17 @@ fn make_directory(side: &Folder, fd: BorrowedFd<'_>, path: &Path) -> Result<Fold
     let mark = format!("{inode:x}-{:x}-{:x}-{process:x}-{count:x}", now.tv_sec, now.tv_nsec);
     let set = rustix::fs::fsetxattr(fd, STREAMS_MARK, mark.as_bytes(), XattrFlags::empty());
     set.map_err(failed("keep the streams of", path))?;
-    side.make(OsStr::new(&mark))
+    make_in(side, OsStr::new(&mark))
+}
+
+/// Makes a directory in a side folder, unless it is there, for the user that has the side folder: the server's.
+pub(super) fn make_in(side: &Folder, mark: &OsStr) -> Result<Folder, Failure> {
+    let is_there = side.has(mark)?;
+    let made = side.make(mark)?;
+    if !is_there {
+        made.give_to(side.owner()?)?;
+    }
+    Ok(made)
 }
 
 /// A file whose streams are copied to another one.

@@ -5,7 +5,8 @@ use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, StatxAttributes, Uid};
+use rustix::io::Errno;
 
 use super::contents::{self, difference, difference_of, pair};
 use super::folder::{Folder, failed, kind_of};
@@ -13,15 +14,18 @@ use super::streams::{self, Pair, Sides};
 use super::told::Told;
 use crate::exit::{Exit, Failure};
 
-/// The identity of a file of the source.
-type FileNumber = (u64, u64);
+/// The flags of files that are not changed, or only appended to.
+const FIXED: StatxAttributes = StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND);
 
-fn number_of(stat: &Stat) -> FileNumber {
+/// The identity of a file of the source.
+pub(super) type FileNumber = (u64, u64);
+
+pub(super) fn number_of(stat: &Stat) -> FileNumber {
     (stat.st_dev, stat.st_ino)
 }
 
 /// True for a file that may have further names.
-fn is_linked(stat: &Stat) -> bool {
+pub(super) fn is_linked(stat: &Stat) -> bool {
     stat.st_nlink > 1 && kind_of(stat) != FileType::Directory
 }
 
@@ -50,7 +54,7 @@ impl<'a> Copying<'a> {
     ) -> Result<(), Failure> {
         let names = from.names()?;
         for name in to.names()? {
-            if !names.contains(&name) {
+            if names.binary_search(&name).is_err() {
                 remove_entry(to, &name, Some(&self.sides.to))?;
             }
         }
@@ -192,12 +196,12 @@ impl fmt::Display for Difference {
 }
 
 /// A folder and its copy, or entries of them.
-struct Ends<'a> {
-    from: &'a Folder,
-    to: &'a Folder,
+pub(super) struct Ends<'a> {
+    pub(super) from: &'a Folder,
+    pub(super) to: &'a Folder,
     /// The states of the entries.
-    one: Stat,
-    other: Stat,
+    pub(super) one: Stat,
+    pub(super) other: Stat,
 }
 
 /// A comparison of a tree with its copy.
@@ -242,8 +246,7 @@ impl<'a> Comparing<'a> {
 
     /// Compares two entries, of folders only their properties. Returns what differs.
     fn entry(&mut self, ends: &Ends<'_>, name: &OsStr) -> Result<Option<String>, Failure> {
-        let Ends { from, to, one, other } = ends;
-        let path = from.at(name);
+        let Ends { one, other, .. } = ends;
         if kind_of(one) != kind_of(other) {
             return Ok(Some(String::from("the kind")));
         }
@@ -258,28 +261,39 @@ impl<'a> Comparing<'a> {
             }
         }
         self.told.file();
-        match kind_of(one) {
-            FileType::Directory => {
-                let (inner, copy) = (from.open(name)?, to.open(name)?);
-                difference(self.sides, &Pair { from: inner.fd(), to: copy.fd(), path: &path })
-            }
-            FileType::RegularFile => {
-                let (source, copy) = (from.open_file(name)?, to.open_file(name)?);
-                if let Some(found) = difference(self.sides, &pair(&source, &copy, &path))? {
-                    return Ok(Some(found));
-                }
-                let same = contents::are_same(&source, &copy, &path)?;
-                Ok((!same).then(|| String::from("the data")))
-            }
-            FileType::Symlink => {
-                let read = |folder: &Folder| rustix::fs::readlinkat(folder, name, Vec::new());
-                let same = read(from).map_err(failed("read", &path))?
-                    == read(to).map_err(failed("read", &path))?;
-                let what = difference_of(one, other).or((!same).then_some("the target"));
-                Ok(what.map(str::to_owned))
-            }
-            _ => Ok(difference_of(one, other).map(str::to_owned)),
+        difference_in(self.sides, ends, name)
+    }
+}
+
+/// Compares two entries of one kind, of folders only their properties. Returns what differs.
+pub(super) fn difference_in(
+    sides: &Sides,
+    ends: &Ends<'_>,
+    name: &OsStr,
+) -> Result<Option<String>, Failure> {
+    let Ends { from, to, one, other } = ends;
+    let path = from.at(name);
+    match kind_of(one) {
+        FileType::Directory => {
+            let (inner, copy) = (from.open(name)?, to.open(name)?);
+            difference(sides, &Pair { from: inner.fd(), to: copy.fd(), path: &path })
         }
+        FileType::RegularFile => {
+            let (source, copy) = (from.open_file(name)?, to.open_file(name)?);
+            if let Some(found) = difference(sides, &pair(&source, &copy, &path))? {
+                return Ok(Some(found));
+            }
+            let same = contents::are_same(&source, &copy, &path)?;
+            Ok((!same).then(|| String::from("the data")))
+        }
+        FileType::Symlink => {
+            let read = |folder: &Folder| rustix::fs::readlinkat(folder, name, Vec::new());
+            let same = read(from).map_err(failed("read", &path))?
+                == read(to).map_err(failed("read", &path))?;
+            let what = difference_of(one, other).or((!same).then_some("the target"));
+            Ok(what.map(str::to_owned))
+        }
+        _ => Ok(difference_of(one, other).map(str::to_owned)),
     }
 }
 
@@ -342,6 +356,7 @@ impl Size {
     /// When another file system is mounted in it, as a rename would leave that behind.
     pub(super) fn of(folder: &Folder) -> Result<Self, Failure> {
         let mut size = Self::default();
+        check_flags(folder, OsStr::new("."))?;
         size.add(folder, mount_of(folder)?)?;
         Ok(size)
     }
@@ -349,6 +364,7 @@ impl Size {
     fn add(&mut self, folder: &Folder, mount: u64) -> Result<(), Failure> {
         for name in folder.names()? {
             let Some(stat) = folder.stat(&name)? else { continue };
+            check_flags(folder, &name)?;
             self.files += 1;
             if kind_of(&stat) == FileType::RegularFile {
                 self.bytes += u64::try_from(stat.st_size).unwrap_or(0);
@@ -367,6 +383,25 @@ impl Size {
         }
         Ok(())
     }
+}
+
+/// Refuses a file that cannot be removed, also by root: its flags are set by `chattr`.
+fn check_flags(folder: &Folder, name: &OsStr) -> Result<(), Failure> {
+    let path = folder.at(name);
+    let (nofollow, basic) = (AtFlags::SYMLINK_NOFOLLOW, rustix::fs::StatxFlags::BASIC_STATS);
+    let found = match rustix::fs::statx(folder, name, nofollow, basic) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(failed("look at", &path)(errno)),
+    };
+    if !found.stx_attributes.intersects(FIXED) {
+        return Ok(());
+    }
+    let text = format!(
+        "{} cannot be changed (chattr +i or +a), so that it cannot move; run chattr -ia on it first",
+        path.display()
+    );
+    Err(Failure::new(Exit::Failed, text))
 }
 
 /// The mount that a folder is in.
