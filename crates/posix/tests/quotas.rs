@@ -163,7 +163,12 @@ fn a_folder_has_a_limit_of_its_own() {
     assert_eq!(quotas.of_folder().unwrap(), None);
     let project = quotas.free_project().unwrap();
     for _ in 0..2 {
-        assert_eq!(quotas.put_into_project(project).unwrap(), 4, "two folders, the share, a file");
+        let put = quotas.put_into_project(project).unwrap();
+        assert_eq!(
+            (put.count, put.others, put.failed),
+            (4, 0, 0),
+            "two folders, the share, a file"
+        );
     }
     assert_ne!(quotas.free_project().unwrap(), project);
     let limits = HostLimits { hard_space: Some(1 << 20), ..HostLimits::default() };
@@ -173,6 +178,15 @@ fn a_folder_has_a_limit_of_its_own() {
     assert!(found.space >= 100 << 10, "{found:?}");
     assert!(written(&share.join("deep/new"), 2 << 20).is_err(), "more than the folder's limit");
     assert!(written(&mounted.path().join("beside"), 2 << 20).is_ok());
+    // A share below has the number by inheritance, and gets a quota of its own, which stays its own.
+    let inner = quotas_of(&share.join("deep"));
+    assert_eq!(inner.of_folder().unwrap(), None);
+    let own = inner.free_project().unwrap();
+    assert_eq!(inner.put_into_project(own).unwrap().count, 4, "with the file that was begun");
+    assert_eq!(inner.of_folder().unwrap().unwrap().id, own);
+    let put = quotas.put_into_project(project).unwrap();
+    assert_eq!((put.count, put.others), (1, 1));
+    assert_eq!(inner.of_folder().unwrap().unwrap().id, own);
     // The kernel tells the free space of the folder.
     drop(vfs);
     let vfs = PosixVfs::open_root(&share, PosixOptions::default()).unwrap();

@@ -101,19 +101,31 @@ fn set_of_project(set: &Set, on_disk: &OnDisk) -> Done {
         Some(quota) => quota.id,
         None => quotas.free_project().map_err(failed(on_disk))?,
     };
-    // Files that were brought in from outside, or left by a call that was interrupted, get the number, too.
-    let tried = format!("cannot put {} into a project", on_disk.folder.display());
-    let count = quotas.put_into_project(project).map_err(Failure::failed(tried))?;
     let before = quotas.of(Subject::Project, project).map_err(failed(on_disk))?;
     let limits = set.changed(before.limits);
     quotas.set(Subject::Project, project, limits).map_err(failed(on_disk))?;
-    tell(format_args!(
-        "{} in {} belong to project {project}",
-        counted(count, "file"),
-        on_disk.folder.display()
-    ));
-    told(on_disk, "the share", before.space, limits);
-    Ok(())
+    // Files that were brought in from outside, or left by a call that was interrupted, get the number, too.
+    let folder = on_disk.folder.display();
+    let tried = format!("cannot put {folder} into a project");
+    let put = quotas.put_into_project(project).map_err(Failure::failed(tried))?;
+    let now = quotas.of(Subject::Project, project).map_err(failed(on_disk))?;
+    tell(format_args!("{} in {folder} belong to project {project}", counted(put.count, "file")));
+    if put.others > 0 {
+        let folders = counted(put.others, "folder");
+        tell(format_args!("{folders} with a project of their own are left out"));
+    }
+    told(on_disk, "the share", now.space, limits);
+    match put.why {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "the limit holds, but {} in {folder} cannot be counted for it ({why}); mend that, and repeat \
+                 the command",
+                counted(put.failed, "file")
+            ),
+        )),
+    }
 }
 
 fn set_of_subvolume(set: &Set, on_disk: &OnDisk) -> Done {

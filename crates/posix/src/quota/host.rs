@@ -12,7 +12,9 @@ use rustix::fs::{Mode, OFlags};
 
 use super::kernel::{self, LIMITS_OF_FILES, LIMITS_OF_SPACE, NextDqblk, Wanted, blocks, bytes};
 pub use super::kernel::{Subject, Upkeep};
-use super::{project, subvolume};
+use super::project;
+pub use super::project::Put;
+use super::subvolume;
 use crate::subvolumes;
 
 /// The file system of a folder.
@@ -163,12 +165,12 @@ impl HostQuotas {
             .ok_or_else(|| io::ErrorKind::QuotaExceeded.into())
     }
 
-    /// Puts the folder and all files and directories in it into a project, and returns their count. New ones
-    /// belong to it as well. A second call goes on where one was interrupted.
+    /// Puts the folder and all files and directories in it into a project; those left out that have one of their
+    /// own. New ones belong to it as well. A second call goes on where one was interrupted.
     ///
     /// # Errors
-    /// Fails if the file system knows no projects, and at a file that cannot be changed.
-    pub fn put_into_project(&self, project: u32) -> io::Result<u64> {
+    /// Fails if the file system knows no projects, and the folder itself cannot be changed.
+    pub fn put_into_project(&self, project: u32) -> io::Result<Put> {
         project::put(&self.folder, project)
     }
 }

@@ -179,7 +179,7 @@ fn discreet_link(tree: &TreeConnect, live: &Arc<dyn Vfs>, path: &str, status: St
     let Some(viewer) = tree.viewer() else { return status };
     match Name::parse(without_share(path), Rules::Windows) {
         Ok(name) => visibility::refusal(&**live, &name, &viewer, status),
-        Err(_) => status,
+        Err(invalid) => invalid,
     }
 }
 
