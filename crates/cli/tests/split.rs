@@ -410,7 +410,7 @@ fn an_empty_folder_tells_who_sees_the_link() {
     fs::set_permissions(place.source(), fs::Permissions::from_mode(0o700)).unwrap();
     place.run(&[]).succeeds();
     assert_eq!(names(&place.source()), [""; 0]);
-    for folder in [place.source(), place.red.clone()] {
+    for folder in [place.source(), place.red] {
         assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700, "{folder:?}");
     }
 }

@@ -238,7 +238,7 @@ fn a_reload_decides_about_open_sessions() {
         ] {
             let settings = Settings { administrators: rules, ..(*world.server.settings()).clone() };
             let shares = world.server.shares().as_ref().clone();
-            world.server.reload(settings, shares, Arc::new(Nobody));
+            world.server.reload(settings, &shares, Arc::new(Nobody));
             let (found, status) = standing(world, &mut peer, &mount).await;
             assert_eq!(found.as_deref(), ground);
             assert_eq!(status == Status::SUCCESS, ground.is_some(), "{status:?}");
@@ -260,7 +260,7 @@ fn sids_that_come_late_count_for_open_sessions() {
         *sent.lock().unwrap() = Some(receiver);
         let settings = (*world.server.settings()).clone();
         let shares = world.server.shares().as_ref().clone();
-        world.server.reload(settings, shares, Arc::new(Nobody));
+        world.server.reload(settings, &shares, Arc::new(Nobody));
         assert_eq!(standing(world, &mut peer, &mount).await.0, None, "nobody has told the SIDs");
         send.send(()).unwrap();
         let end = Instant::now() + Duration::from_secs(20);

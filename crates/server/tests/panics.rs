@@ -130,7 +130,7 @@ async fn one_panic(first: usize, often: bool, off_core: bool) -> bool {
     let world = World::over(settings(), &(Arc::clone(&vfs) as _));
     if off_core {
         let share = Share::disk("data", Arc::clone(&vfs) as _).off_core();
-        world.server.reload(settings(), Shares::new([share]), world.server.accounts());
+        world.server.reload(settings(), &Shares::new([share]), world.server.accounts());
     }
     let planted = Planted::plant(&vfs, first, often);
     let (mut bob, theirs) = world.session("bob", &Offer::default()).await;

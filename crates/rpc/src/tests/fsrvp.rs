@@ -146,13 +146,13 @@ fn reply_to(request: &Request, number: u32) -> Reply {
         START_SHADOW_COPY_SET | ADD_TO_SHADOW_COPY_SET => Reply::Id(guid(7)),
         IS_PATH_SUPPORTED => Reply::Supported { owner: text(number) },
         IS_PATH_SHADOW_COPIED => {
-            Reply::ShadowCopied { is_present: number % 2 == 0, compatibility: number }
+            Reply::ShadowCopied { is_present: number.is_multiple_of(2), compatibility: number }
         }
         GET_SHARE_MAPPING => Reply::Mapping(ShareMapping {
             set: guid(1),
             copy: guid(2),
             share_unc: text(number),
-            shadow_copy_share: (number % 2 == 0).then(|| text(number)),
+            shadow_copy_share: number.is_multiple_of(2).then(|| text(number)),
             created: FileTime(u64::from(number)),
         }),
         _ => Reply::Done,

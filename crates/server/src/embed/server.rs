@@ -339,7 +339,7 @@ impl Server {
             None => Shares::clone(&state.shares()),
         };
         let accounts = accounts.unwrap_or_else(|| state.accounts());
-        let reviewed = state.reload(settings, shares, accounts);
+        let reviewed = state.reload(settings, &shares, accounts);
         state.watch_lives();
         if let Err(fault) = owning::restore_new(state) {
             tracing::error!(target: "frevo::durable", %fault,

@@ -36,7 +36,7 @@ impl ServerState {
     pub fn reload(
         self: &Arc<Self>,
         settings: Settings,
-        shares: Shares,
+        shares: &Shares,
         accounts: SharedAccounts,
     ) -> Reviewed {
         let before = self.replace(settings, shares, accounts);

@@ -253,10 +253,10 @@ impl ServerState {
     pub(crate) fn replace(
         &self,
         settings: Settings,
-        shares: Shares,
+        shares: &Shares,
         accounts: SharedAccounts,
     ) -> Arc<SharedAccounts> {
-        self.want_names(&settings, &shares);
+        self.want_names(&settings, shares);
         self.rates.set(&settings.rates);
         self.settings.store(Arc::new(settings));
         {

@@ -60,7 +60,7 @@ fn each_end_of_a_session_has_its_reason() {
 
         let (_removed, _) = world.session("ann", &offer).await;
         let shares = world.server.shares().as_ref().clone();
-        world.server.reload(settings(), shares, Arc::new(Nobody));
+        world.server.reload(settings(), &shares, Arc::new(Nobody));
         until_left(world, 0).await;
     });
     let ends = lines.iter().filter(|line| line["event"] == "logoff");

@@ -91,7 +91,7 @@ fn x8_accounts_are_listed_for_whom_the_configuration_says() {
             (AccountListing::Administrators, Status::ACCESS_DENIED),
         ] {
             let settings = Settings { account_listing, ..(*world.server.settings()).clone() };
-            world.server.reload(settings, (**world.server.shares()).clone(), Arc::new(Users));
+            world.server.reload(settings, &world.server.shares().clone(), Arc::new(Users));
             promote_ann(world);
             assert_eq!(told(world, "ann").await, (Status::SUCCESS, Status::SUCCESS));
             assert_eq!(told(world, "bob").await, (bobs, Status::SUCCESS));

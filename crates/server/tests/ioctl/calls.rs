@@ -101,5 +101,5 @@ pub fn promote_ann(world: &World) {
     file.set_groups("ann", &["administrators".into()]).unwrap();
     let settings = (*world.server.settings()).clone();
     let shares = world.server.shares().as_ref().clone();
-    world.server.reload(settings, shares, Arc::new(file));
+    world.server.reload(settings, &shares, Arc::new(file));
 }

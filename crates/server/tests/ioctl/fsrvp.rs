@@ -145,7 +145,7 @@ fn reload(world: &World, accounts: Option<AccountFile>) {
     let settings = (*world.server.settings()).clone();
     let shares = world.server.shares().as_ref().clone();
     let accounts = accounts.map_or_else(|| world.server.accounts(), |file| Arc::new(file) as _);
-    world.server.reload(settings, shares, accounts);
+    world.server.reload(settings, &shares, accounts);
 }
 
 /// A client that signs its calls.

@@ -72,7 +72,7 @@ fn a_name_service_that_hangs_stalls_who_asks_it_alone() {
         let slow = Arc::new(Slow::default());
         let settings = (*world.server.settings()).clone();
         let shares = (**world.server.shares()).clone();
-        world.server.reload(settings, shares, Arc::clone(&slow) as _);
+        world.server.reload(settings, &shares, Arc::clone(&slow) as _);
         let (mut peer, data) = world.session("ann", &Offer::default()).await;
         let ipc = peer.mount(&data.logon, "IPC$").await;
         let (pipe, mut client) = lsarpc_pipe(&mut peer, &ipc).await;

@@ -183,7 +183,7 @@ fn with_accounts(world: &World, users: &[&str]) -> usize {
     let shares = (**world.server.shares()).clone();
     let add = |list: UserList, user: &&str| list.user(user, &world::password(user));
     let accounts = users.iter().fold(UserList::new(), add);
-    world.server.reload(settings, shares, Arc::new(accounts)).sessions
+    world.server.reload(settings, &shares, Arc::new(accounts)).sessions
 }
 
 #[test]

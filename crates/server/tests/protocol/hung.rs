@@ -240,7 +240,7 @@ impl Mounted {
         let present = present.map(|share| Share::clone(&share)).collect::<Vec<_>>();
         let settings = Settings::clone(&world.server.settings());
         let shares = Shares::new(present.into_iter().chain([away]));
-        world.server.reload(settings, shares, world.server.accounts());
+        world.server.reload(settings, &shares, world.server.accounts());
     }
 
     /// Checks that nothing but the share hung.

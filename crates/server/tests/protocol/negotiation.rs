@@ -262,7 +262,7 @@ fn settings_are_those_of_the_beginning() {
         tokio::task::yield_now().await;
         let strict = Settings { min_dialect: Dialect::SMB_3_1_1, ..settings() };
         let (shares, accounts) = (world.server.shares().as_ref().clone(), world.server.accounts());
-        world.server.reload(strict, shares, accounts);
+        world.server.reload(strict, &shares, accounts);
         peer.open_file(&mount, &Want::file("f")).await;
         // This connection was accepted before the reload, so it keeps the old settings, which allow
         // SMB 2.1.

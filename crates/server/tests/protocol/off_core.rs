@@ -114,7 +114,7 @@ fn add(world: &World, share: Share) {
     let present = present.filter(|share| share.name() != "IPC$").map(|share| Share::clone(&share));
     let shares = Shares::new(present.chain([share]));
     let settings = Settings::clone(&world.server.settings());
-    world.server.reload(settings, shares, world.server.accounts());
+    world.server.reload(settings, &shares, world.server.accounts());
 }
 
 /// Ann on both shares.

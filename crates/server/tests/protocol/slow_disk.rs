@@ -79,7 +79,7 @@ fn add_disk(world: &World) {
     let present = present.filter(|share| share.name() != "IPC$").map(|share| Share::clone(&share));
     let shares = Shares::new(present.chain([disk]));
     let settings = Settings::clone(&world.server.settings());
-    world.server.reload(settings, shares, world.server.accounts());
+    world.server.reload(settings, &shares, world.server.accounts());
 }
 
 /// A client that has logged on and uses a share. Each poll of its connection is measured, as on a core.

@@ -31,7 +31,7 @@ fn a_tree_connect_beside_a_reload_ends_or_is_refused() {
         let reload = |shares: Shares| {
             let settings = (*world.server.settings()).clone();
             let server = Arc::clone(&world.server);
-            move || server.reload(settings, shares, server.accounts())
+            move || server.reload(settings, &shares, server.accounts())
         };
         let mut seen = [0; 2];
         for run in 0..runs(150) {

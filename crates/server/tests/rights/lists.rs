@@ -38,7 +38,7 @@ pub fn share(world: &World, read_only: bool, rules: Rules, groups: &[(&str, &[&s
     let vfs = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
     let data = Share::disk("data", Arc::new(vfs)).read_only(read_only).rules(rules);
     let settings = (*world.server.settings()).clone();
-    world.server.reload(settings, Shares::new([data]), accounts(groups));
+    world.server.reload(settings, &Shares::new([data]), accounts(groups));
 }
 
 pub fn names(listed: &[&str]) -> Names {
@@ -62,7 +62,7 @@ fn closed_and_open(world: &World) {
         share("data"),
     ];
     let settings = (*world.server.settings()).clone();
-    world.server.reload(settings, Shares::new(shares), accounts(STAFF));
+    world.server.reload(settings, &Shares::new(shares), accounts(STAFF));
 }
 
 /// Names of shares of [`closed_and_open`] that refuse Ann.
@@ -206,7 +206,7 @@ fn names_that_stand_for_accounts() {
         let map = UserMap::parse("ann = \"Ann Smith\" bob").unwrap();
         let accounts = Arc::new(Mapped::new((*accounts(STAFF)).clone(), map));
         let settings = (*world.server.settings()).clone();
-        world.server.reload(settings, (**world.server.shares()).clone(), accounts);
+        world.server.reload(settings, &world.server.shares().clone(), accounts);
         for name in ["ANN SMITH", "bob", "ann"] {
             let mut peer = world.connect();
             peer.negotiate(&Offer::default()).await;

@@ -43,7 +43,7 @@ fn with_these_quotas(quotas: Vec<UserQuota>, test: impl AsyncFnOnce(&World)) {
         let data = Share::disk("data", Arc::clone(&vfs));
         let settings = (*world.server.settings()).clone();
         let groups: &[(&str, &[&str])] = &[("ann", &["Administrators"]), ("bob", &[])];
-        world.server.reload(settings, Shares::new([data]), accounts(groups));
+        world.server.reload(settings, &Shares::new([data]), accounts(groups));
         test(world).await;
     });
 }

@@ -19,7 +19,7 @@ const NEAR: &str = "127.0.0.1";
 fn with_accounts(world: &World, accounts: AccountFile) -> [usize; 2] {
     let settings = (*world.server.settings()).clone();
     let shares = Shares::clone(&world.server.shares());
-    let reviewed = world.server.reload(settings, shares, Arc::new(accounts));
+    let reviewed = world.server.reload(settings, &shares, Arc::new(accounts));
     [reviewed.sessions, reviewed.tree_connects]
 }
 

@@ -322,7 +322,7 @@ fn r6_a_share_off_the_core_closes_its_own_files() {
         let present = present.filter(|share| share.name() != "IPC$");
         let shares = Shares::new(present.map(|share| Share::clone(&share)).chain([away]));
         let settings = Settings::clone(&world.server.settings());
-        world.server.reload(settings, shares, world.server.accounts());
+        world.server.reload(settings, &shares, world.server.accounts());
         let (mut ann, data) = world.session("ann", &Offer::default()).await;
         let away = ann.mount(&data.logon, "away").await;
         let want = Want::file("large").access(AccessMask::FILE_ALL);

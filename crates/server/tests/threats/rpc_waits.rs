@@ -126,7 +126,7 @@ fn with_accounts(world: &World, names: &[&str]) {
     }
     let settings = (*world.server.settings()).clone();
     let shares = world.server.shares().as_ref().clone();
-    world.server.reload(settings, shares, Arc::new(file));
+    world.server.reload(settings, &shares, Arc::new(file));
 }
 
 #[test]
