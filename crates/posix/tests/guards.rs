@@ -345,3 +345,24 @@ fn names_that_are_vetoed_are_out_of_reach() {
     assert!(s.open("e", &how()).unwrap().node.has_entries().unwrap());
     assert_eq!(std::fs::read_to_string(s.path("d/.ssh/id")).unwrap(), "secret");
 }
+
+/// A snapshot holds the recycle bins of shares inside of this one, and copies of folders of snapshots.
+#[test]
+fn what_is_out_of_reach_is_so_in_snapshots_too() {
+    let dir = tempfile::tempdir().unwrap();
+    for folder in ["inner/.recycle/bob", "inner/docs", ".snapshots"] {
+        std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+        let then = dir.path().join(".snapshots").join(TOKEN).join(folder);
+        std::fs::create_dir_all(then).unwrap();
+    }
+    let snapshots = Some(".snapshots/@GMT-%Y.%m.%d-%H.%M.%S".parse().unwrap());
+    let bins = vec![(String::from(".recycle"), dir.path().join("inner"))];
+    let options = PosixOptions { snapshots, bins, ..PosixOptions::default() };
+    let live = PosixVfs::open_root(dir.path(), options).unwrap();
+    let then = live.snapshot(Moment::of_token(TOKEN).unwrap(), &Arc::default()).unwrap();
+    then.open(&name("inner\\docs"), &how()).unwrap();
+    for path in ["inner\\.recycle\\bob", "INNER\\.Recycle", ".snapshots"] {
+        assert_eq!(live.open(&name(path), &how()).unwrap_err(), Fault::AccessDenied, "{path}");
+        assert_eq!(then.open(&name(path), &how()).unwrap_err(), Fault::AccessDenied, "{path}");
+    }
+}

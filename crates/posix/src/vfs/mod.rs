@@ -32,6 +32,7 @@ use crate::node::PosixNode;
 use crate::options::PosixOptions;
 use crate::patience;
 use crate::share::Share;
+use crate::share::guard::{self, Guard};
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
 use crate::share::walk::{Location, Respelled};
@@ -64,7 +65,9 @@ impl PosixVfs {
     /// is not mounted; the error's text tells which.
     pub fn open_root(path: &Path, options: PosixOptions) -> std::io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self::of_root(rustix::fs::open(path, flags, Mode::empty())?, options, 0)
+        let root = rustix::fs::open(path, flags, Mode::empty())?;
+        let guards = guard::guards(root.as_fd(), &options);
+        Self::of_root(root, options, guards, 0)
     }
 
     /// Opens the directory at `part` below `folder` as the root of a share. Links in `part`, which
@@ -77,13 +80,15 @@ impl PosixVfs {
         let folder = rustix::fs::open(folder, flags, Mode::empty())?;
         let part = std::os::unix::ffi::OsStrExt::as_bytes(part.as_os_str());
         let root = sys::open_beneath(folder.as_fd(), part, flags, Mode::empty(), false)?;
-        Self::of_root(root, options, 0)
+        let guards = guard::guards(root.as_fd(), &options);
+        Self::of_root(root, options, guards, 0)
     }
 
     /// Makes a share of an open directory; keys of files get `mark`.
     pub(crate) fn of_root(
         root: OwnedFd,
         options: PosixOptions,
+        guards: Vec<Guard>,
         mark: u64,
     ) -> std::io::Result<Self> {
         if let Err(errno) = probe_openat2(root.as_fd()) {
@@ -108,7 +113,6 @@ impl PosixVfs {
         let watching = if mark == 0 { Watching::Inotify } else { Watching::Times };
         let names = Arc::new(NameCache::new(short_names, watching));
         let snapshots = Snapshots::default();
-        let guards = crate::share::guard::guards(root.as_fd(), &options);
         let streams = Table::open(root.as_fd(), &options);
         let patterns = |texts: &[String]| -> Vec<Pattern> {
             texts.iter().map(|text| Pattern::new(text, true)).collect()
@@ -561,7 +565,11 @@ impl Vfs for PosixVfs {
             share.root.as_fd(),
             &share.options,
             &wanted,
-            |snapshot, options, mark| Ok(Arc::new(Self::of_root(snapshot, options, mark)?)),
+            |snapshot, options, mark| {
+                // A snapshot has what clients must not reach where the share has it.
+                let guards = share.guards.clone();
+                Ok(Arc::new(Self::of_root(snapshot, options, guards, mark)?))
+            },
         )
     }
 

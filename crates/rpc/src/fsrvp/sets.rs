@@ -373,9 +373,12 @@ impl ShadowCopySets {
         true
     }
 
-    /// Begins the timer when a call has waited as long as its client wants.
-    pub fn end_wait(&mut self, now: Duration) {
-        self.begin_timer(FSRVP_SHORT_TIMER, now);
+    /// Begins the timer when a call has waited as long as its client wants, if the set is still on its way.
+    pub fn end_wait(&mut self, set: Guid, now: Duration) {
+        let is_on_its_way = |status: Status| status != Status::Recovered;
+        if self.status(set).is_some_and(is_on_its_way) {
+            self.begin_timer(FSRVP_SHORT_TIMER, now);
+        }
     }
 
     /// ExposeShadowCopySet, MS-FSRVP 3.1.4.6. Returns the shares that are to serve the snapshots.

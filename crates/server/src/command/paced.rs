@@ -80,7 +80,7 @@ fn flow(rq: &Request<'_>) -> Option<Arc<RateFlow>> {
             domain_sids: &domain_sids,
             address,
         };
-        Some(rates.pick(&caller, &tree.share.name, session.id))
+        Some(rates.pick(&caller, tree.share.name_for_rates(), session.id))
     })
 }
 

@@ -50,7 +50,9 @@ impl Metrics {
         let (durable_opens, waiting_opens) = state.durables.counts();
         let shares = state.shares().sorted();
         let sum = |count: fn(&RecycleCounts) -> u64| -> u64 {
-            let bins = shares.iter().filter_map(|share| share.recycle.as_ref());
+            // The share of a snapshot has the bin of its base, which is counted once.
+            let own = shares.iter().filter(|share| !share.is_exposed);
+            let bins = own.filter_map(|share| share.recycle.as_ref());
             bins.map(|bin| count(&bin.counts)).sum()
         };
         Self {

@@ -118,10 +118,14 @@ impl ServerState {
     }
 
     /// The reason why a tree connect must end. None for one that may go on, also for one of a share
-    /// that is not served any more: its users go on with it until they disconnect.
+    /// that is not served any more: its users go on with it until they disconnect, but for snapshots.
     pub(crate) fn excess(&self, tree: &TreeConnect, identity: &Identity) -> Option<&'static str> {
         let shares = self.shares();
-        let share = shares.find_for(&tree.share.name, &identity.user)?;
+        let Some(share) = shares.find_for(&tree.share.name, &identity.user) else {
+            let gone =
+                "the snapshot is not served any more, for its share is gone or has another folder";
+            return tree.share.is_exposed.then_some(gone);
+        };
         let domain_sids = self.domain_names.sids();
         let caller = Caller {
             user: &identity.user,

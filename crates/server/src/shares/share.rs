@@ -347,7 +347,8 @@ impl Share {
         let recycling = |owner| match &self.recycle {
             Some(bin) => {
                 let (vfs, bin) = (Arc::clone(vfs), Arc::clone(bin));
-                Arc::new(RecyclingVfs::new(vfs, bin, account, owner)) as Arc<dyn Vfs>
+                let recycling = RecyclingVfs::new(vfs, bin, account, owner);
+                Arc::new(recycling.in_past(self.is_exposed)) as Arc<dyn Vfs>
             }
             None => Arc::clone(vfs),
         };
@@ -424,6 +425,12 @@ impl Share {
     /// True for a share that is left out of listings.
     pub const fn is_hidden(&self) -> bool {
         self.hidden
+    }
+
+    /// The name for limits of rate: that of the share that a snapshot is of, `photos` for `photos@{GUID}`.
+    pub(crate) fn name_for_rates(&self) -> &str {
+        let base = self.name.rsplit_once("@{").filter(|_| self.is_exposed);
+        base.map_or(&*self.name, |(base, _)| base)
     }
 
     /// True for a share that nobody may write to, but for the `write_list` of its rules.
@@ -546,7 +553,7 @@ impl Shares {
         let own = self.by_name.values().filter(|share| !share.is_exposed);
         let own = own.filter(|share| matches!(share.target, Target::Disk(_)));
         let serving = exposed.iter().filter_map(|one| {
-            let base = self.find(&one.base).filter(|base| !base.is_exposed)?;
+            let base = self.find(&one.base).filter(|base| one.is_of(base))?;
             let mut share = one.share(base);
             match old.find(&one.name) {
                 Some(old) => {

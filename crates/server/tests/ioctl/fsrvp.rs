@@ -10,6 +10,8 @@ use frevo_auth::{NtHash, Protection};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_rpc::fsrvp::{Context, HResult, Reply, Request, ShareMapping};
 use frevo_rpc::{AuthLevel, Client, SyntaxId};
+use frevo_server::internal::state::Shares;
+use frevo_server::share::{RecycleBin, Share};
 use frevo_server::{ShadowCopySets, Snapshotter};
 use frevo_store::Vfs;
 use frevo_store::snapshot::Moment;
@@ -459,5 +461,58 @@ fn a_shadow_copy_keeps_the_rules_of_its_share() {
         let (mut bob, data) = world.session("bob", &Offer::default()).await;
         let mount = bob.mount(&data.logon, &name).await;
         assert_eq!(read(&mut bob, &mount, "f").await, b"old");
+    });
+}
+
+/// Serves `data` with another share in its place.
+fn with_data(world: &World, change: impl FnOnce(Share) -> Share) {
+    let old = world.server.shares();
+    let data = Share::clone(old.find("data").unwrap());
+    let settings = (*world.server.settings()).clone();
+    let shares = Shares::following(vec![change(data)], &old);
+    world.server.reload(settings, shares, world.server.accounts());
+}
+
+/// A shadow copy showed the recycle bins of all users to each.
+#[test]
+fn bins_of_others_are_out_of_reach_in_a_shadow_copy() {
+    with_copies("staff", async |world, hands| {
+        with_data(world, |data| data.recycle(RecycleBin::default()));
+        let mut ann = Backup::of(world, "ann").await;
+        let (set, copy) = ann.added().await;
+        ann.done(Request::Commit { set, timeout_ms: 180_000 }).await;
+        for user in ["ann", "bob"] {
+            let bin = hands.folder(1_800_000_000).join(".recycle").join(user);
+            std::fs::create_dir_all(&bin).unwrap();
+            std::fs::write(bin.join("f"), user).unwrap();
+        }
+        ann.done(Request::Expose { set, timeout_ms: 120_000 }).await;
+        let (mut bob, data) = world.session("bob", &Offer::default()).await;
+        let mount = bob.mount(&data.logon, &format!("data@{{{copy}}}")).await;
+        assert_eq!(read(&mut bob, &mount, ".recycle\\bob\\f").await, b"bob");
+        let others = Want::existing(".recycle\\ann\\f").access(AccessMask::FILE_GENERIC_READ);
+        bob.create(&mount, &others).await.expect(Status::OBJECT_NAME_NOT_FOUND);
+        let (mut ann, data) = world.session("ann", &Offer::default()).await;
+        let mount = ann.mount(&data.logon, &format!("data@{{{copy}}}")).await;
+        assert_eq!(read(&mut ann, &mount, ".recycle\\ann\\f").await, b"ann");
+    });
+}
+
+/// After a reload a shadow copy served the old folder of its share by the rules for the new one.
+#[test]
+fn a_share_with_another_folder_takes_its_shadow_copies_along() {
+    with_copies("staff", async |world, hands| {
+        with_data(world, |data| data.host_path("/one"));
+        let mut ann = Backup::of(world, "ann").await;
+        let mapping = ann.exposed().await;
+        let name = mapping.shadow_copy_share.clone().unwrap();
+        let (mut bob, data) = world.session("bob", &Offer::default()).await;
+        let mount = bob.mount(&data.logon, &name).await;
+        with_data(world, |data| data.host_path("/other"));
+        let gone = bob.create(&mount, &Want::existing("f")).await;
+        gone.expect(Status::NETWORK_NAME_DELETED);
+        assert!(bob.try_mount(&data.logon, &name).await.is_err());
+        ann.done(Request::Abort { set: mapping.set }).await;
+        assert_eq!(hands.count(), 0);
     });
 }

@@ -221,8 +221,14 @@ fn a_silent_client_loses_its_set() {
     sets.mapping(guid(1), guid(2), r"\\box\files", 1, ZERO).unwrap();
     assert_eq!(sets.due(), Some(FSRVP_LONG_TIMER));
     let mut sets = up_to(Status::CreationInProgress);
-    sets.end_wait(ZERO);
+    sets.end_wait(guid(1), ZERO);
     assert_eq!(sets.due(), Some(FSRVP_SHORT_TIMER));
+    // A set that is recovered, or gone, has no timer.
+    for (status, set) in [(Status::Recovered, guid(1)), (Status::CreationInProgress, guid(9))] {
+        let mut sets = up_to(status);
+        sets.end_wait(set, ZERO);
+        assert_eq!(sets.due(), None);
+    }
 }
 
 #[test]

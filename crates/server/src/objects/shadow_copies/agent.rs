@@ -18,9 +18,10 @@ use tokio::time::{Instant, sleep_until};
 use super::{Asked, BY_SERVER, Requester, ShadowCopies, Snapshotter};
 use crate::base::host;
 use crate::base::limits::SHADOW_COPY_CALLS;
+use crate::base::panics;
 use crate::objects::kick::{Administrator, Kick, kick};
 use crate::objects::server::ServerState;
-use crate::shares::exposed::Exposed;
+use crate::shares::exposed::{BaseFolder, Exposed};
 use crate::shares::share::Share;
 
 /// The answer to a call, and what is to be done before it is sent.
@@ -111,9 +112,7 @@ fn open(base: &Share, exposure: Exposure) -> Option<Exposed> {
     let moment = Moment::of(FileTime::from_unix(i64::try_from(taken).ok()?, 0))?;
     let opened = base.vfs()?.snapshot(moment, &Arc::<HostPlaces>::default());
     match opened {
-        Ok(files) => {
-            Some(Exposed { name, base: share, files, access_list: base.rules.access_list.clone() })
-        }
+        Ok(files) => Some(Exposed { name, base: share, files, folder: BaseFolder::of(base) }),
         Err(fault) => {
             tracing::error!(target: "frevo::snapshot", share, exposed = name, ?fault,
                 "a shadow copy cannot be served");
@@ -297,6 +296,9 @@ impl Agent {
         match begun {
             Ok(()) => {
                 let until = Instant::now() + patience;
+                // The place of a call whose pipe is closed is free.
+                let is_of_it = |one: &Waiting| one.set == set && one.work == work;
+                self.waiting.retain(|one| !is_of_it(one) || !one.asked.answer.is_closed());
                 self.waiting.push(Waiting { set, work, until, asked });
             }
             Err(status) => _ = asked.answer.send(Err(status)),
@@ -310,7 +312,8 @@ impl Agent {
             let mut made: Vec<Snapshot> = Vec::new();
             let mut end = Ok(());
             for one in wanted {
-                match hands.create(&one.share, &by) {
+                let created = panics::contained(|| hands.create(&one.share, &by));
+                match created.unwrap_or_else(|| Err(String::from("a panic"))) {
                     Ok(taken) => made.push(Snapshot { share: one.share, taken }),
                     Err(why) => {
                         tracing::error!(target: "frevo::snapshot", share = one.share,
@@ -340,11 +343,12 @@ impl Agent {
         let ends = self.ends.clone();
         tokio::task::spawn_blocking(move || {
             let shares = server.shares();
-            let opened: Option<Vec<Exposed>> = exposures
-                .into_iter()
-                .map(|exposure| open(shares.find(&exposure.snapshot.share)?, exposure))
-                .collect();
-            let opened = opened.ok_or(HResult::WAIT_FAILED);
+            let opened = panics::contained(|| -> Option<Vec<Exposed>> {
+                let one =
+                    |exposure: Exposure| open(shares.find(&exposure.snapshot.share)?, exposure);
+                exposures.into_iter().map(one).collect()
+            });
+            let opened = opened.flatten().ok_or(HResult::WAIT_FAILED);
             let _ = ends.send(Ended::Opened { set, opened });
         });
         Ok(())
@@ -431,9 +435,8 @@ impl Agent {
             let _ = waiting.asked.answer.send(Err(status));
         }
         late.retain(|set| self.waiting.iter().all(|waiting| waiting.set != *set));
-        if !late.is_empty() {
-            self.sets.end_wait(self.now());
-        }
+        let since = self.now();
+        late.into_iter().for_each(|set| self.sets.end_wait(set, since));
         if let Some(removal) = self.sets.elapse(self.now()) {
             tracing::info!(target: "frevo::snapshot", snapshots = removal.snapshots.len(),
                 "a client that made shadow copies is silent: they are removed");
@@ -494,7 +497,7 @@ struct CopiedShare {
     volume: String,
 }
 
-/// Removes snapshots. The schedule tries again where that fails.
+/// Removes snapshots. The hands try again where that fails.
 fn remove(hands: &dyn Snapshotter, snapshots: &[Snapshot], by: &str) {
     for Snapshot { share, taken } in snapshots {
         if let Err(why) = hands.remove(share, *taken, by) {

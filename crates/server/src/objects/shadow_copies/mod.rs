@@ -28,8 +28,8 @@ pub trait Snapshotter: Send + Sync + fmt::Debug {
     /// A sentence for the log.
     fn create(&self, share: &str, by: &str) -> Result<u64, String>;
 
-    /// Removes a snapshot for the account `by`, or for the server itself, which is `fsrvp`. One that
-    /// cannot be removed is released.
+    /// Removes a snapshot for the account `by`, or for the server itself, which is `fsrvp`. If it
+    /// cannot be removed, that is tried again later.
     ///
     /// # Errors
     /// A sentence for the log.
@@ -69,16 +69,16 @@ impl ShadowCopies {
         Self(sender)
     }
 
-    /// Makes a call. It is carried out also if nobody waits for its answer.
+    /// Makes a call when the future is polled first. Then it is carried out also if nobody waits for its answer.
     pub(crate) fn call(
         &self,
         request: Request,
         by: Requester,
     ) -> impl Future<Output = Result<Reply, HResult>> + use<> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.0.try_send(Asked { request, by, answer });
+        let sender = self.0.clone();
         async move {
-            if sent.is_err() {
+            let (answer, answered) = oneshot::channel();
+            if sender.try_send(Asked { request, by, answer }).is_err() {
                 return Err(HResult::OUT_OF_MEMORY);
             }
             answered.await.unwrap_or(Err(HResult::UNEXPECTED))

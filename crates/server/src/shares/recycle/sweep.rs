@@ -37,7 +37,8 @@ pub(crate) async fn watch(ambient: Arc<dyn Ambient>, shares: impl Fn() -> Vec<Ar
 
 /// Sweeps one share: its folder, or those of the users that are connected.
 async fn sweep_share(share: &Share, now: FileTime, stop: &Arc<AtomicBool>) {
-    let expiring = share.recycle.as_ref().filter(|bin| bin.expires());
+    // A snapshot stays as it is.
+    let expiring = share.recycle.as_ref().filter(|bin| bin.expires() && !share.is_exposed);
     // If another server serves the share, that server empties its recycle bin. A share that is given away does
     // not wait for this.
     let Some(bin) = expiring.filter(|_| share.life.takes_new()) else { return };

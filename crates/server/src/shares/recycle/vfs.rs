@@ -74,6 +74,11 @@ impl RecyclingVfs {
         Self { inner, bin, own, owner, is_ready: AtomicBool::new(false), is_past: false }
     }
 
+    /// The same, of a snapshot if `is_past`: nothing moves to the bin.
+    pub(crate) fn in_past(self, is_past: bool) -> Self {
+        Self { is_past, ..self }
+    }
+
     fn top(&self) -> Name {
         Name::from_stored(self.bin.folder.clone())
     }
