@@ -116,6 +116,11 @@ impl Schedule {
         self.rules.first().map_or(Period::Monthly, |rule| rule.period)
     }
 
+    /// Returns true for `none`, which makes none, and removes none.
+    pub const fn is_none(&self) -> bool {
+        self.rules.is_empty()
+    }
+
     /// Returns the number of snapshots that stay at most, beside those that have a time to come.
     pub fn kept_at_most(&self) -> usize {
         self.rules.iter().map(|rule| usize::try_from(rule.keep).unwrap_or(usize::MAX)).sum()

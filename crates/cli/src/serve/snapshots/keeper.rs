@@ -59,6 +59,13 @@ pub(super) struct KeptShare {
     existing: Vec<Second>,
     /// Those of `existing` that are shadow copies of MS-FSRVP: the schedule does not see them.
     held: BTreeSet<Second>,
+    /// False if the file of the shadow copies cannot be read: then any snapshot may be one, and none is
+    /// removed.
+    knows_held: bool,
+    /// Shadow copies that could not be removed, which is tried again.
+    unwanted: BTreeSet<Second>,
+    /// The moment until which that waits.
+    unwanted_wait: Option<Instant>,
     /// The latest shadow copies that were removed: one of the same second could be taken for it by a client
     /// that has used it.
     gone: BTreeSet<Second>,
@@ -79,14 +86,22 @@ pub(super) struct KeptShare {
 
 impl KeptShare {
     /// `at` is the share's place in the set-up of the process, `held` are the shadow copies of an earlier run.
-    pub(super) fn new(found: &FoundPlace, at: Option<usize>, held: BTreeSet<Second>) -> Self {
+    /// None if they are not known.
+    pub(super) fn new(
+        found: &FoundPlace,
+        at: Option<usize>,
+        held: Option<BTreeSet<Second>>,
+    ) -> Self {
         Self {
             name: found.share.clone(),
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
             at,
             schedule: Some(found.schedule.clone()),
             existing: Vec::new(),
-            held,
+            knows_held: held.is_some(),
+            held: held.unwrap_or_default(),
+            unwanted: BTreeSet::new(),
+            unwanted_wait: None,
             gone: BTreeSet::new(),
             stuck: BTreeSet::new(),
             listed: None,
@@ -101,7 +116,7 @@ impl KeptShare {
 
     /// The snapshots that the schedule counts.
     fn scheduled(&self) -> Vec<Second> {
-        let is_held = |taken: &&Second| self.held.contains(taken);
+        let is_held = |taken: &&Second| self.held.contains(taken) || self.unwanted.contains(taken);
         self.existing.iter().filter(|taken| !is_held(taken)).copied().collect()
     }
 
@@ -189,6 +204,7 @@ impl Keeper {
         for at in 0..self.shares.len() {
             let Some(now) = now() else { continue };
             rest = rest.min(self.tick_share(at, now));
+            self.remove_unwanted(at);
         }
         self.show();
         rest
@@ -206,7 +222,7 @@ impl Keeper {
         let is_due = schedule.is_due(&share.scheduled(), now);
         // The list of those that exist decides, and not the remembered one.
         if (is_old || is_due) && self.list(at).is_err() {
-            return LOOKS;
+            return self.wait(at);
         }
         let Some(share) = self.shares.get_mut(at) else { return LOOKS };
         let mut made = Ok(());
@@ -220,7 +236,7 @@ impl Keeper {
         }
         // A full disk, or a share that has as many as it can, gets room by this alone.
         if self.thin(at, now).is_err() || made.is_err() {
-            return LOOKS;
+            return self.wait(at);
         }
         if self.shares.get(at).is_some_and(|share| share.thins) {
             return Duration::ZERO;
@@ -228,6 +244,14 @@ impl Keeper {
         let next = self.shares.get(at).and_then(|share| schedule.next(&share.scheduled(), now));
         let seconds = next.map(|next| next.since_1970().saturating_sub(now.since_1970()));
         seconds.map_or(LOOKS, Duration::from_secs).clamp(Duration::from_secs(1), LOOKS)
+    }
+
+    /// Has the schedule wait after a fault of its own: faults of what others ask for do not hold it up.
+    fn wait(&mut self, at: usize) -> Duration {
+        if let Some(share) = self.shares.get_mut(at) {
+            share.waits_until = Instant::now().checked_add(RETRY);
+        }
+        LOOKS
     }
 
     /// Removes some of the snapshots that the schedule does not keep, if it is time for that.
@@ -268,7 +292,9 @@ impl Keeper {
     /// The snapshots that the schedule does not keep, but for those that could not be removed.
     fn surplus(&self, at: usize, now: Second) -> Vec<Second> {
         let Some(share) = self.shares.get(at) else { return Vec::new() };
-        let Some(schedule) = &share.schedule else { return Vec::new() };
+        let Some(schedule) = share.schedule.as_ref().filter(|_| share.knows_held) else {
+            return Vec::new();
+        };
         let mut surplus = schedule.surplus(&share.scheduled(), now);
         surplus.retain(|taken| !share.stuck.contains(taken));
         surplus
@@ -296,7 +322,6 @@ impl Keeper {
             Ok(_) => {}
             Err(why) => {
                 share.failures += 1;
-                share.waits_until = Instant::now().checked_add(RETRY);
                 let failed = Some(Failed { act: kind, why: why.clone() });
                 if share.failed != failed {
                     tracing::error!(target: "frevo::snapshot", share = share.name, "{why}");
@@ -314,6 +339,7 @@ impl Keeper {
     fn list(&mut self, at: usize) -> Result<(), String> {
         let existing = self.act(at, LIST, |hands, place| hands.list(place))?;
         if let Some(share) = self.shares.get_mut(at) {
+            share.unwanted.retain(|taken| existing.contains(taken));
             share.existing = existing;
             share.stuck.clear();
             share.listed = Some(Instant::now());
@@ -403,13 +429,19 @@ impl Keeper {
         }
     }
 
-    /// Returns the place of a share in the list, of which the configuration has snapshots made.
-    fn place_of(&self, name: &str) -> Result<usize, String> {
+    /// Returns the place of a share in the list, also of one of which the configuration has no snapshots made
+    /// any more.
+    fn known_place_of(&self, name: &str) -> Result<usize, String> {
         let wanted = fold_name(name);
         let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
-        let at = at.ok_or_else(|| {
+        at.ok_or_else(|| {
             format!("the server makes no snapshots of {:?}, which has no [share.snapshots]", name)
-        })?;
+        })
+    }
+
+    /// Returns the place of a share in the list, of which the configuration has snapshots made.
+    fn place_of(&self, name: &str) -> Result<usize, String> {
+        let at = self.known_place_of(name)?;
         if self.shares.get(at).is_some_and(|share| share.schedule.is_none()) {
             return Err(String::from(
                 "the configuration has no snapshots of this folder any more; restart frevo after a change of \
@@ -430,6 +462,11 @@ impl Keeper {
             SnapshotAct::Create { .. } => {
                 self.create(at, now, by)?;
                 vec![now]
+            }
+            SnapshotAct::Prune { .. } if self.shares.get(at).is_some_and(|one| !one.knows_held) => {
+                return Err(String::from(
+                    "the file of the shadow copies cannot be read, so no snapshots are removed; see the log",
+                ));
             }
             SnapshotAct::Prune { .. } => {
                 let surplus = self.surplus(at, now);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use frevo_admin::SnapshotKeeper;
 use frevo_config::{Config, ShareSection};
-use frevo_server::Server;
+use frevo_server::{Server, ShadowCopySets};
 use frevo_snapshot_hands::{SetUp, ShareSetUp, Started};
 use parking_lot::Mutex;
 
@@ -108,16 +108,21 @@ impl Prepared {
     /// Starts the thread that makes snapshots, after the confinement.
     pub(super) fn start(self, server: &Server) -> Result<Snapshots, Failure> {
         let mut places = 0..;
-        let sets = self.file.as_deref().map(shadow_copies::read).unwrap_or_default();
+        // None without a file that can be read.
+        let sets = match &self.file {
+            Some(file) => shadow_copies::read(file),
+            None => Some(ShadowCopySets::default()),
+        };
+        let held = sets.as_ref().map(shadow_copies::held);
         let shares = self.found.iter().map(|found| {
             let at = found.place.is_ok().then(|| places.next()).flatten();
-            KeptShare::new(found, at, shadow_copies::held(&sets, &found.share))
+            KeptShare::new(found, at, held.clone())
         });
         let keeper =
             Keeper::new(shares.collect(), self.started.map(Started::hands), server.clone());
         let keeper =
             keeper.start().map_err(Failure::failed("cannot start the thread of snapshots"))?;
-        if let Some(file) = &self.file {
+        if let (Some(file), Some(sets)) = (&self.file, sets) {
             let hands = shadow_copies::Hands::new(keeper.wishes(), file, &self.supported);
             let served = server.serve_shadow_copies(Arc::new(hands), sets);
             served.map_err(Failure::failed("cannot start the thread of shadow copies"))?;

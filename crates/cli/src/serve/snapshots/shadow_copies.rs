@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use frevo_server::{ShadowCopySets, Snapshotter};
 use frevo_snapshots::Second;
+use frevo_wire::fscc::eq_ignore_case;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -48,7 +49,7 @@ impl fmt::Debug for Hands {
 impl Snapshotter for Hands {
     /// Each share has a place of snapshots of its own, which goes by its name.
     fn volume(&self, share: &str) -> Option<String> {
-        self.supported.lock().iter().find(|name| *name == share).cloned()
+        self.supported.lock().iter().find(|name| eq_ignore_case(name, share)).cloned()
     }
 
     fn create(&self, share: &str, by: &str) -> Result<u64, String> {
@@ -71,29 +72,26 @@ impl Snapshotter for Hands {
     }
 }
 
-/// Reads the shadow copies of an earlier run. A damaged file is left behind: its snapshots are thinned as the
-/// server's others.
-pub(super) fn read(file: &Path) -> ShadowCopySets {
-    let shown = file.display();
-    let bytes = match secret_file::read_bytes(file) {
-        Ok(Some(bytes)) => bytes,
-        Ok(None) => return ShadowCopySets::default(),
-        Err(failure) => {
-            tracing::error!(target: "frevo::snapshot", "earlier shadow copies are forgotten: {failure}");
-            return ShadowCopySets::default();
-        }
+/// Reads the shadow copies of an earlier run. None without a file that can be read: then nobody knows which
+/// snapshots are shadow copies, and the file stays as it is.
+pub(super) fn read(file: &Path) -> Option<ShadowCopySets> {
+    let why = match secret_file::read_bytes(file) {
+        Ok(None) => return Some(ShadowCopySets::default()),
+        Ok(Some(bytes)) => match ShadowCopySets::from_bytes(&bytes, Duration::ZERO) {
+            Ok(sets) => return Some(sets),
+            Err(_) => format!("{} is damaged, or of a later Frevo", file.display()),
+        },
+        Err(failure) => failure.to_string(),
     };
-    ShadowCopySets::from_bytes(&bytes, Duration::ZERO).unwrap_or_else(|_| {
-        tracing::error!(target: "frevo::snapshot",
-            "earlier shadow copies are forgotten: {shown} is damaged");
-        ShadowCopySets::default()
-    })
+    tracing::error!(target: "frevo::snapshot",
+        "the shadow copies of earlier runs are not known, so until the file is mended or removed and the server \
+         started again no snapshots are removed and no shadow copies are served: {why}");
+    None
 }
 
-/// The snapshots of a share that are shadow copies.
-pub(super) fn held(sets: &ShadowCopySets, share: &str) -> BTreeSet<Second> {
-    let of_share = sets.snapshots().filter(|snapshot| snapshot.share == share);
-    of_share.filter_map(|snapshot| Second::new(snapshot.taken)).collect()
+/// The seconds of all shadow copies. A share keeps those of others as well: it may have had another name.
+pub(super) fn held(sets: &ShadowCopySets) -> BTreeSet<Second> {
+    sets.snapshots().filter_map(|snapshot| Second::new(snapshot.taken)).collect()
 }
 
 /// True if another file system is mounted in a folder: snapshots of the folder do not have it.
@@ -122,13 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_has_no_shadow_copies() {
+    fn only_a_missing_file_has_no_shadow_copies() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("shadow-copies");
-        assert!(read(&file).is_empty());
-        secret_file::replace_bytes(&file, b"nonsense").unwrap();
-        assert!(read(&file).is_empty());
-        secret_file::replace_bytes(&file, &ShadowCopySets::default().to_bytes()).unwrap();
-        assert!(read(&file).is_empty());
+        assert!(read(&file).unwrap().is_empty());
+        let empty = ShadowCopySets::default().to_bytes();
+        for bytes in [b"nonsense", b"FRVOSC02"] {
+            secret_file::replace_bytes(&file, bytes).unwrap();
+            assert_eq!(read(&file), None);
+            assert_eq!(std::fs::read(&file).unwrap(), bytes, "the file stays");
+        }
+        secret_file::replace_bytes(&file, &empty).unwrap();
+        assert!(read(&file).unwrap().is_empty());
     }
 }

@@ -1,12 +1,12 @@
 //! Snapshots that clients have had made over MS-FSRVP: they stay until the client deletes them.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use frevo_snapshots::Second;
+use frevo_snapshots::{Schedule, Second};
 
 use super::super::for_admin::ShadowCopy;
-use super::{Keeper, KeptShare, now};
+use super::{Keeper, KeptShare, REMOVED_AT_ONCE, RETRY, SCHEDULE, now};
 
 /// Time between looks for a second in which the share has no snapshot yet, and their number.
 const NEXT_SECOND: Duration = Duration::from_millis(100);
@@ -29,12 +29,19 @@ impl Keeper {
             ShadowCopy::Remove { share, taken, by } => {
                 let (at, second) = self.known(share, *taken)?;
                 self.hold(at, second, false);
-                self.remove(at, second, by)?;
+                self.remove_now_or_later(at, second, by)?;
                 Ok(*taken)
             }
             ShadowCopy::Release { share, taken } => {
                 let (at, second) = self.known(share, *taken)?;
                 self.hold(at, second, false);
+                let Some(share) = self.shares.get_mut(at) else { return Ok(*taken) };
+                // Without a schedule nobody would ever remove what clients leave.
+                if share.schedule.as_ref().is_some_and(Schedule::is_none) {
+                    self.remove_now_or_later(at, second, SCHEDULE)?;
+                } else {
+                    share.thins = true;
+                }
                 Ok(*taken)
             }
         }
@@ -42,7 +49,43 @@ impl Keeper {
 
     fn known(&self, share: &str, taken: u64) -> Result<(usize, Second), String> {
         let second = Second::new(taken).ok_or("there is no such second")?;
-        Ok((self.place_of(share)?, second))
+        Ok((self.known_place_of(share)?, second))
+    }
+
+    /// Removes a shadow copy. One that cannot be removed now is tried again.
+    fn remove_now_or_later(&mut self, at: usize, taken: Second, by: &str) -> Result<(), String> {
+        let end = self.remove(at, taken, by);
+        if let (Err(_), Some(share)) = (&end, self.shares.get_mut(at)) {
+            share.unwanted.insert(taken);
+            share.unwanted_wait = Instant::now().checked_add(RETRY);
+        }
+        end
+    }
+
+    /// Removes some of the shadow copies that could not be removed before, if it is time for that.
+    pub(super) fn remove_unwanted(&mut self, at: usize) {
+        let Some(share) = self.shares.get_mut(at).filter(|share| !share.unwanted.is_empty()) else {
+            return;
+        };
+        if share.unwanted_wait.is_some_and(|until| until > Instant::now()) {
+            return;
+        }
+        share.unwanted_wait = Instant::now().checked_add(RETRY);
+        // The list gives those that failed another chance, and drops those that somebody else has removed.
+        if share.unwanted.is_subset(&share.stuck) && self.list(at).is_err() {
+            return;
+        }
+        let Some(share) = self.shares.get(at) else { return };
+        let untried = share.unwanted.difference(&share.stuck).take(REMOVED_AT_ONCE);
+        for taken in untried.copied().collect::<Vec<Second>>() {
+            let end = self.remove(at, taken, SCHEDULE);
+            let Some(share) = self.shares.get_mut(at) else { return };
+            if end.is_ok() {
+                share.unwanted.remove(&taken);
+            } else {
+                share.stuck.insert(taken);
+            }
+        }
     }
 
     fn hold(&mut self, at: usize, taken: Second, is_held: bool) {
