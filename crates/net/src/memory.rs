@@ -111,6 +111,19 @@ impl MemoryStream {
         pipe.finished || pipe.reset
     }
 
+    /// Waits until [`Self::has_ended`] is true.
+    pub async fn ended(&self) {
+        poll_fn(|cx| {
+            let mut pipe = self.incoming.lock();
+            if pipe.finished || pipe.reset {
+                return Poll::Ready(());
+            }
+            pipe.reader = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// Waits until [`Self::try_read_vectored`] would not block.
     ///
     /// # Errors

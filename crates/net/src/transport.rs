@@ -162,6 +162,18 @@ impl Stream {
         }
     }
 
+    /// Waits until [`Self::has_ended`] is true, whether or not bytes can be read. For ever on an RDMA
+    /// connection.
+    pub async fn ended(&self) {
+        match self {
+            // Of this interest, the runtime tells urgent data, which it does not ask the system for, and
+            // the end. A failure of the runtime is one of all calls.
+            Self::Tcp(stream) => drop(stream.ready(Interest::PRIORITY).await),
+            Self::Memory(stream) => stream.ended().await,
+            Self::Rdma(_) => std::future::pending().await,
+        }
+    }
+
     /// Waits until bytes can be written.
     ///
     /// # Errors

@@ -243,3 +243,17 @@ fn an_end_says_which_transport_it_stands_for() {
         assert!(!transport.facts().is_secure, "{transport:?}");
     }
 }
+
+/// Bytes that nobody reads hide no end.
+#[tokio::test]
+async fn an_end_behind_unread_bytes_is_noticed() {
+    for (near, far) in [memory(64), tcp().await] {
+        write_all(&far, b"unread").await;
+        near.readable().await.unwrap();
+        assert!(futures_util::poll!(pin!(near.ended())).is_pending());
+        drop(far);
+        near.ended().await;
+        assert!(near.has_ended());
+        assert_eq!(read_exactly(&near, 6).await, b"unread");
+    }
+}

@@ -91,19 +91,13 @@ async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool
     while let Some(at) = flow.try_pass(demand, from, clock.now()) {
         let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
         let since = clock.now();
-        let mut wait = pin!(flow.wait(demand, at, clock));
-        // A short wait is not announced. A longer one is, like each wait for other clients, and ends when the
-        // client cancels or goes.
-        let passed = tokio::select! {
-            biased;
-            passed = &mut wait => passed,
-            () = sleep(INTERIM_AFTER) => {
-                rq.cancellation.unless_told(wait).await.ok_or(Status::CANCELLED)?
-            }
-        };
+        rq.pace.is_held.set(true);
+        let passed = unless_over(rq, flow.wait(demand, at, clock)).await;
+        rq.pace.is_held.set(false);
         let waited = clock.now().saturating_sub(since);
         rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
         drop(held);
+        let passed = passed.ok_or(Status::CANCELLED)?;
         rq.still_served()?;
         match passed {
             Ok(next) => from = next,
@@ -111,6 +105,33 @@ async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool
         }
     }
     Ok(true)
+}
+
+/// The outcome of a wait for a limit. None when the client cancels or goes before, or the session, the tree connect
+/// or the Open of the request ends: these wait for their requests, also in the middle of a compound.
+async fn unless_over<T>(rq: &Request<'_>, wait: impl Future<Output = T>) -> Option<T> {
+    let mut wait = pin!(wait);
+    // A short wait is not announced. A longer one is, like each wait for other clients.
+    let passed = async {
+        tokio::select! {
+            biased;
+            passed = &mut wait => return Some(passed),
+            () = sleep(INTERIM_AFTER) => {}
+        }
+        match rq.owner.filter(|_| rq.pace.is_unannounced.get()) {
+            None => rq.cancellation.unless_told(wait).await,
+            Some(owner) => tokio::select! {
+                biased;
+                passed = wait => Some(passed),
+                () = owner.ended() => None,
+            },
+        }
+    };
+    tokio::select! {
+        biased;
+        passed = passed => passed,
+        () = rq.given_up() => None,
+    }
 }
 
 /// The work that a request asks for.

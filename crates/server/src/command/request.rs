@@ -17,6 +17,7 @@ use frevo_wire::Status;
 use crate::base::pools::blocking_pool::CallPermits;
 use crate::base::pools::closer;
 use crate::base::rates::Pace;
+use crate::base::under_way::UnderWay;
 use crate::connection::Connection;
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
@@ -74,6 +75,15 @@ impl Request<'_> {
     pub(crate) fn still_served(&self) -> Result<(), Status> {
         let is_served = self.tree.as_ref().is_none_or(|tree| tree.is_served());
         if is_served { Ok(()) } else { Err(Status::SERVER_UNAVAILABLE) }
+    }
+
+    /// Waits until its session, tree connect or Open ends, for which no request is to wait then.
+    pub(crate) async fn given_up(&self) {
+        tokio::select! {
+            () = given_up(self.session.as_ref().map(|session| &session.under_way)) => {}
+            () = given_up(self.tree.as_ref().map(|tree| &tree.under_way)) => {}
+            () = given_up(self.open.as_ref().map(|open| &open.under_way)) => {}
+        }
     }
 
     /// Returns the server of the connection.
@@ -218,5 +228,12 @@ impl Request<'_> {
     pub(crate) fn check_charge(&self, bytes: u32) -> Result<(), Status> {
         let multi_credit = self.connection.supports_multi_credit();
         check_credit_charge(multi_credit, self.header.credit_charge, bytes, 0)
+    }
+}
+
+async fn given_up(under_way: Option<&Arc<UnderWay>>) {
+    match under_way {
+        Some(under_way) => under_way.given_up().await,
+        None => std::future::pending().await,
     }
 }

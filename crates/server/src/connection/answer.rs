@@ -13,6 +13,7 @@ use frevo_proto::replay::Counted;
 use frevo_wire::Command;
 use frevo_wire::Header;
 use frevo_wire::Status;
+use frevo_wire::command::write;
 use frevo_wire::file_id::FileId;
 use smallvec::SmallVec;
 
@@ -27,6 +28,7 @@ use crate::base::panics;
 use crate::base::rates::Pace;
 use crate::command;
 use crate::command::blocking_requests::moves_whole;
+use crate::command::client_memory;
 use crate::command::paced;
 use crate::command::request::Request;
 use crate::command::response::Response;
@@ -259,8 +261,8 @@ impl Connection {
         out: &mut Response,
     ) -> Result<(), Refusal> {
         let row = command::row(rq.header.command).filter(|row| row.off_core == OffCore::Writes);
-        if let Some(row) = row.filter(|_| rq.server().rates.are_on()) {
-            // A WRITE waits before its data is fetched.
+        if let Some(row) = row.filter(|_| rq.server().rates.are_on() && names_memory(rq)) {
+            // A WRITE waits before its data is fetched. One with its data in the message waits like others.
             tokio::select! {
                 biased;
                 admitted = paced::admit(rq, row) => drop(admitted?),
@@ -273,6 +275,12 @@ impl Connection {
         rq.fetched.set(fetched);
         Ok(())
     }
+}
+
+/// True for a WRITE whose data comes by RDMA.
+fn names_memory(rq: &Request<'_>) -> bool {
+    let request = write::Request::parse(rq.message);
+    request.is_ok_and(|request| matches!(client_memory::of_write(rq, &request), Ok(Some(_))))
 }
 
 /// The outcome of a request to a share that is still served here. Where another server owns the share,

@@ -192,6 +192,7 @@ impl EventLoop<'_> {
                 // otherwise `select!` would read the clock each time. Timers that are seldom set are
                 // in boxes, because an idle connection would keep their memory.
                 () = async { Box::pin(sleep(MEMORY_LOOK)).await }, if is_short => {}
+                () = async { Box::pin(connection.go_on(stream)).await }, if connection.incoming.is_paused() => {}
                 () = async { Box::pin(sleep_until(look.unwrap_or(logon.deadline))).await }, if look.is_some() => {
                     connection.look_after_breaks(stream);
                 }
@@ -291,8 +292,7 @@ impl EventLoop<'_> {
         // Of those that have come, the others wait, too.
         let has_begun = !self.reader.has_more() && self.reader.has_begun_body();
         let has_place = has_place && (!is_held_back || has_begun);
-        // While nothing is read, the loop looks again for the end of the client.
-        Ok((has_place && may_read, is_held_back || (has_place && room != Room::All)))
+        Ok((has_place && may_read, has_place && room != Room::All))
     }
 
     /// Begins the requests of a frame and of those that have come behind it.
@@ -506,6 +506,22 @@ impl Connection {
             Room::All => Allowed::All,
             Room::None if !is_inside => Allowed::Nothing,
             Room::Small | Room::None => Allowed::UpTo(SMALL_FRAME_BYTES),
+        }
+    }
+
+    /// Waits while limits of rate hold so much back that nothing is read, or until the client ends what it sends:
+    /// that ends the connection, as if it had been read.
+    async fn go_on(&self, stream: &Stream) {
+        let mut ended = pin!(stream.ended());
+        let has_ended = poll_fn(|cx| {
+            if !self.incoming.is_held_back() {
+                return Poll::Ready(false);
+            }
+            self.incoming.held_back.wake_by(cx.waker());
+            ended.as_mut().poll(cx).map(|()| true)
+        });
+        if has_ended.await {
+            self.incoming.end_behind(Ok(None));
         }
     }
 

@@ -97,6 +97,11 @@ impl Incoming {
             || self.held_back.bytes() >= HELD_BACK_BYTES
     }
 
+    /// True while nothing is read for that reason, and no end is known.
+    pub(super) const fn is_paused(&self) -> bool {
+        self.is_held_back() && !self.is_ending()
+    }
+
     /// The credits of those `wanted` by a request of this charge that its client gets: few while requests wait
     /// for limits of rate, so that it sends no more than is read.
     pub(super) fn sparing(&self, wanted: u16, charge: u16) -> u16 {

@@ -16,7 +16,6 @@ use super::assemble::{Assembly, send_interim};
 use super::receive::{Element, Opened};
 use super::waiting::Cancel;
 use crate::base::limits::{INTERIM_AFTER, WAITING_BYTES};
-use crate::base::under_way::UnderWay;
 use crate::command::blocking_requests;
 use crate::command::handled::handled;
 use crate::command::request::Request;
@@ -88,10 +87,17 @@ impl Connection {
         let entered =
             charge.as_ref().and_then(|_| self.waiting.borrow_mut().enter(&rq.header, row));
         let Some((async_id, cancel)) = entered else {
+            // A READ that a limit of rate holds back is from a file: it does not wait by nature.
+            let is_held = rq.pace.is_held.get();
+            rq.pace.is_unannounced.set(true);
             return match row.waits {
                 // The memory limits allow no further waiting request. The handler continues without
-                // an interim response, but fails as soon as it has to wait for other clients.
-                Waits::Slow | Waits::SlowUnannounced => {
+                // an interim response, but fails as soon as it has to wait for other clients. For
+                // limits of rate it waits.
+                Waits::SlowCancellable if !is_held => {
+                    (Err(Status::INSUFFICIENT_RESOURCES.into()), None)
+                }
+                Waits::Slow | Waits::SlowUnannounced | Waits::SlowCancellable => {
                     let outcome = match until(rq, rq.cancellation.awaited(), handler).await {
                         Err(Refusal::Status(Status::CANCELLED)) => {
                             Err(Status::INSUFFICIENT_RESOURCES.into())
@@ -121,13 +127,7 @@ impl Connection {
     ) -> (Outcome, Option<u64>) {
         let cancellable = !matches!(row.waits, Waits::Slow | Waits::SlowUnannounced);
         // The end of its session, tree connect or Open also ends the wait of this request.
-        let mut over = pin!(async {
-            tokio::select! {
-                () = given_up(rq.session.as_ref().map(|session| &session.under_way)) => {}
-                () = given_up(rq.tree.as_ref().map(|tree| &tree.under_way)) => {}
-                () = given_up(rq.open.as_ref().map(|open| &open.under_way)) => {}
-            }
-        });
+        let mut over = pin!(rq.given_up());
         if row.waits == Waits::SlowUnannounced {
             tokio::select! {
                 biased;
@@ -215,13 +215,6 @@ fn spent(rq: &Request<'_>, row: &'static Row, pending: Duration) -> Spent {
     // Time on the core thread between two waits counts in `busy` and in `medium`, but it is short.
     let medium = pending.saturating_sub(others).saturating_sub(held);
     Spent { busy: rq.busy.get(), medium, others, held }
-}
-
-async fn given_up(under_way: Option<&Arc<UnderWay>>) {
-    match under_way {
-        Some(under_way) => under_way.given_up().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Runs a handler to its end. Once `stopped` is over, the handler fails with CANCELLED as soon as

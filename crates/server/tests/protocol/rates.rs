@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use crate::client::draft::pack;
-use crate::client::files::{close_draft, flush_draft, read_draft, write_draft};
+use crate::client::files::{close_draft, flush_draft, lock_draft, read_draft, write_draft};
+use crate::client::world::EXCLUSIVE;
 use crate::client::*;
 use frevo_server::access_rules::Names;
 use frevo_server::internal::limits::{
-    HELD_BACK_BYTES, HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION,
+    HELD_BACK_BYTES, HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION, MAX_IO, WAITING_PER_CONNECTION,
 };
 use frevo_server::rate_rules::RateRule;
 use frevo_server::{RateStatus, Reload};
+use frevo_wire::command::lock::LockFlags;
 use tokio::time::{Instant, sleep, timeout};
 
 const MIB: u64 = 1 << 20;
@@ -210,6 +212,89 @@ fn a_client_that_goes_while_it_waits_leaves_nothing() {
     });
 }
 
+/// A client that goes is noticed also while nothing is read.
+async fn leave_held_back(world: &World, peer: Peer) {
+    let began = Instant::now();
+    drop(peer);
+    while rates(world)[0].waiting > 0 {
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(began.elapsed() < Duration::from_millis(200), "{:?}", began.elapsed());
+}
+
+/// A single WRITE of the greatest length that waits does not keep the connection from being read.
+#[test]
+fn behind_the_largest_write_that_waits_others_come_through() {
+    let limits = RateRule { write: Some(64 << 10), ..rule("writes") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let other = peer.open_file(&mount, &Want::existing("f")).await;
+        peer.asks = 1_000;
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        peer.asks = 1;
+        let write = write_draft(file, 0, &[2; MAX_IO as usize]);
+        let id = send_each(&mut peer, &mount, &write, 1).await[0];
+        peer.interim().await;
+        let began = Instant::now();
+        peer.expect_alive().await;
+        peer.on(&mount, close_draft(other)).await.ok();
+        peer.send_frame(&pack(&[Peer::cancel(id, None, mount.logon.id)], mount.via())).await;
+        peer.final_reply(id).await.expect(Status::CANCELLED);
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    });
+}
+
+/// Where no further wait can be announced, a WRITE waits without that, and does not fail.
+#[test]
+fn a_write_waits_also_where_no_further_wait_is_announced() {
+    let limits = RateRule { write: Some(64 << 10), ..rule("writes") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let other = peer.open_file(&mount, &Want::existing("f")).await;
+        peer.on(&mount, lock_draft(file, &[(0, 1, EXCLUSIVE)])).await.ok();
+        peer.asks = 2_048;
+        let lock = lock_draft(other, &[(0, 1, LockFlags::EXCLUSIVE_LOCK)]);
+        for _ in 0..WAITING_PER_CONNECTION {
+            send_each(&mut peer, &mount, &lock, 1).await;
+            peer.interim().await;
+        }
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        let began = Instant::now();
+        peer.write(&mount, file, 0, &[2; 100]).await;
+        assert!(near(began.elapsed(), 16.0), "{:?}", began.elapsed());
+        // A READ, too, waits if it is for a limit alone.
+        let limits = RateRule { read: Some(64 << 10), ..rule("reads") };
+        world.embedded.reload(Reload::new().settings(with([limits])));
+        peer.read(&mount, file, 0, MIB as u32).await;
+        let began = Instant::now();
+        peer.read(&mount, file, 0, 100).await;
+        assert!(near(began.elapsed(), 16.0), "{:?}", began.elapsed());
+    });
+}
+
+/// The end of a file ends a wait in the middle of a compound, too, of which no interim response can be sent.
+#[test]
+fn a_close_ends_a_wait_within_a_compound() {
+    let limits = RateRule { write: Some(64 << 10), ..rule("writes") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        let writes = [2, 3].map(|byte| mount.put(write_draft(file, 0, &[byte; 100])));
+        let ids = peer.send(writes.to_vec(), mount.via()).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(rates(world)[0].waiting, 1);
+        let began = Instant::now();
+        let close = peer.send(vec![mount.put(close_draft(file))], mount.via()).await[0];
+        let mut ends = vec![ids[0], ids[1], close];
+        while !ends.is_empty() {
+            for reply in peer.replies().await.expect("replies") {
+                ends.retain(|id| *id != reply.header.message_id);
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    });
+}
+
 #[test]
 fn so_many_requests_of_a_connection_are_held_back() {
     let limits = RateRule { operations: Some(100), ..rule("operations") };
@@ -230,11 +315,7 @@ fn so_many_requests_of_a_connection_are_held_back() {
             (HELD_BACK_PER_CONNECTION..=HELD_BACK_PER_CONNECTION + 1).contains(&most),
             "{most}"
         );
-        // A client that goes is noticed also while nothing is read.
-        drop(peer);
-        while rates(world)[0].waiting > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
+        leave_held_back(world, peer).await;
     });
 }
 
@@ -253,10 +334,7 @@ fn so_many_bytes_of_a_connection_are_held_back() {
         // Messages that have come, or begun to come, go on: other threads check their signatures.
         let most = HELD_BACK_BYTES >> 20;
         assert!((most..most + 8).contains(&rates(world)[0].waiting), "{:?}", rates(world));
-        drop(peer);
-        while rates(world)[0].waiting > 0 {
-            sleep(Duration::from_millis(1)).await;
-        }
+        leave_held_back(world, peer).await;
     });
 }
 

@@ -123,8 +123,9 @@ pub const RATE_WEIGHT: u32 = 1;
 /// something.
 pub const HELD_BACK_PER_CONNECTION: usize = 128;
 
-/// Bytes of such requests at which reading pauses.
-pub const HELD_BACK_BYTES: usize = 8 << 20;
+/// Bytes of such requests at which reading pauses. More than the largest WRITE has: behind a single one that waits,
+/// CANCEL, CLOSE and acknowledgments are still read.
+pub const HELD_BACK_BYTES: usize = 16 << 20;
 
 /// Credits that a client keeps while a request of its connection waits for a limit of rate. They pay for the
 /// largest request, and what they pay for is read without a pause: so CANCEL and ECHO come through.

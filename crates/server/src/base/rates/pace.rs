@@ -1,6 +1,7 @@
 //! Requests that wait for limits of rate, as their connection counts them.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::task::Waker;
 use std::time::Duration;
 
 /// The way of one request through the limits.
@@ -10,6 +11,10 @@ pub(crate) struct Pace {
     pub(crate) held: Cell<Duration>,
     /// True once it has come to the limits.
     pub(crate) is_admitted: Cell<bool>,
+    /// True while it waits.
+    pub(crate) is_held: Cell<bool>,
+    /// True where there is no room to announce its wait: it waits all the same.
+    pub(crate) is_unannounced: Cell<bool>,
 }
 
 /// The requests of a connection that wait for limits of rate.
@@ -17,6 +22,8 @@ pub(crate) struct Pace {
 pub(crate) struct HeldRequests {
     requests: Cell<usize>,
     bytes: Cell<usize>,
+    /// The event loop, while it does not read.
+    event_loop: RefCell<Option<Waker>>,
 }
 
 impl HeldRequests {
@@ -28,6 +35,11 @@ impl HeldRequests {
     /// The bytes of their messages.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes.get()
+    }
+
+    /// Has `waker` woken when fewer wait.
+    pub(crate) fn wake_by(&self, waker: &Waker) {
+        self.event_loop.replace(Some(waker.clone()));
     }
 }
 
@@ -50,5 +62,6 @@ impl Drop for HeldRequest<'_> {
     fn drop(&mut self) {
         self.all.requests.set(self.all.requests.get().saturating_sub(1));
         self.all.bytes.set(self.all.bytes.get().saturating_sub(self.bytes));
+        self.all.event_loop.take().into_iter().for_each(Waker::wake);
     }
 }
