@@ -131,9 +131,9 @@ impl Limited {
         self.gates.iter().flatten().for_each(Gate::close);
     }
 
-    /// True while an operation of this session waits for the rule.
-    pub(crate) fn holds(&self, session: u64) -> bool {
-        self.gates.iter().flatten().any(|gate| gate.holds(session))
+    /// The sessions whose operations wait for the rule.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = u64> {
+        self.gates.iter().flatten().flat_map(Gate::flows)
     }
 
     /// Returns the numbers of operations that were held back.
@@ -192,20 +192,17 @@ impl RateFlow {
     /// Waits at a gate, and returns the one behind it.
     ///
     /// # Errors
-    /// [`Closed`] when the rule is not in force any more. Then nothing was passed.
+    /// [`Closed`] when the rule is not in force any more.
     pub(crate) async fn wait(&self, demand: &Demand, at: At, clock: Clock) -> Result<At, Closed> {
         if let Some(one) = self.gates(demand).nth(at.0) {
             let _wait = Wait::begin(one.limited, clock);
-            if let Err(closed) = one.gate.pass(self.flow, one.units, clock).await {
-                self.give_back(demand, at);
-                return Err(closed);
-            }
+            one.gate.pass(self.flow, one.units, clock).await?;
         }
         Ok(At(at.0 + 1))
     }
 
     /// Returns what the gates before `until` have let pass.
-    fn give_back(&self, demand: &Demand, until: At) {
+    pub(crate) fn give_back(&self, demand: &Demand, until: At) {
         self.gates(demand).take(until.0).for_each(|one| one.gate.give_back(one.units));
     }
 

@@ -11,6 +11,7 @@ mod pace;
 pub(crate) use line::Flow;
 pub(crate) use pace::{HeldRequest, HeldRequests, Pace};
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -126,9 +127,10 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// True for a flow that has somebody in line.
-    pub(crate) fn holds(&self, flow: u64) -> bool {
-        self.crowd.load(Ordering::Relaxed) > 0 && self.line.lock().holds(flow)
+    /// The flows that have somebody in line.
+    pub(crate) fn flows(&self) -> BTreeSet<u64> {
+        let is_free = self.crowd.load(Ordering::Relaxed) == 0;
+        if is_free { BTreeSet::new() } else { self.line.lock().flows() }
     }
 }
 

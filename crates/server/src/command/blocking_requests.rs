@@ -112,7 +112,7 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Resp
     };
     let outcome = attempt(rq, row, out, row.repeats).await;
     if let Some(paid) = paid {
-        paid.settle(rq, out);
+        paid.settle(rq, out, &outcome);
     }
     outcome
 }

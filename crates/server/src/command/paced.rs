@@ -21,21 +21,49 @@ use crate::base::rates::HeldRequest;
 use crate::command::Row;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::objects::refusal::Outcome;
 use crate::shares::share::Target;
 
 /// The price that a request has paid at the limits.
 pub(crate) struct Paid {
     flow: Arc<RateFlow>,
-    read: u64,
+    demand: Demand,
 }
 
 impl Paid {
-    /// Gives back what a READ has paid for beyond the data that it has read.
-    pub(crate) fn settle(self, rq: &Request<'_>, out: &Response) {
-        let left = self.read.saturating_sub(out.data_bytes() as u64);
-        if rq.header.command == Command::READ && left > 0 {
-            self.flow.give_all_back(&Demand { read: left, ..Demand::default() });
-        }
+    /// Gives back what a READ has paid for beyond the data that it has read, and the bytes of another request that
+    /// has failed. Its operation stays paid.
+    pub(crate) fn settle(self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
+        let Demand { read, write, .. } = self.demand;
+        let left = match rq.header.command {
+            // It has read data, of which its client wants none.
+            Command::READ if outcome.is_err() && wants_least(rq) => return,
+            Command::READ => {
+                let left = read.saturating_sub(out.data_bytes() as u64);
+                Demand { read: left, ..Demand::default() }
+            }
+            _ if outcome.is_err() => Demand { read, write, ..Demand::default() },
+            _ => return,
+        };
+        self.flow.give_all_back(&left);
+    }
+}
+
+/// True for a READ that fails if there is less than it says.
+fn wants_least(rq: &Request<'_>) -> bool {
+    read::Request::parse(rq.message).is_ok_and(|request| request.minimum_count > 0)
+}
+
+/// The gates that a request has passed. What they have taken is given back unless it passes all.
+struct Passed<'a> {
+    flow: &'a RateFlow,
+    demand: &'a Demand,
+    until: At,
+}
+
+impl Drop for Passed<'_> {
+    fn drop(&mut self) {
+        self.flow.give_back(self.demand, self.until);
     }
 }
 
@@ -55,7 +83,7 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
         let Some(flow) = flow(rq) else { return Ok(None) };
         let demand = demand.get_or_insert_with(|| demanded(rq));
         if pass(rq, &flow, demand).await? {
-            return Ok(Some(Paid { flow, read: demand.read }));
+            return Ok(Some(Paid { flow, demand: *demand }));
         }
         // Other rules are in force now. Others of the core have their turns before it tries again.
         yield_now().await;
@@ -84,11 +112,12 @@ fn flow(rq: &Request<'_>) -> Option<Arc<RateFlow>> {
     })
 }
 
-/// Passes all gates. False when a rule was ended, and nothing was passed.
+/// Passes all gates. False when a rule was ended; then nothing stays paid, nor does it after a failure.
 async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool, Status> {
     let clock = rq.server().rates.clock;
-    let mut from = At::FIRST;
-    while let Some(at) = flow.try_pass(demand, from, clock.now()) {
+    let mut gates = Passed { flow, demand, until: At::FIRST };
+    while let Some(at) = flow.try_pass(demand, gates.until, clock.now()) {
+        gates.until = at;
         let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
         let since = clock.now();
         rq.pace.is_held.set(true);
@@ -100,10 +129,11 @@ async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool
         let passed = passed.ok_or(Status::CANCELLED)?;
         rq.still_served()?;
         match passed {
-            Ok(next) => from = next,
+            Ok(next) => gates.until = next,
             Err(_) => return Ok(false),
         }
     }
+    gates.until = At::FIRST;
     Ok(true)
 }
 

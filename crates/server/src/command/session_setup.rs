@@ -420,6 +420,8 @@ fn finish(
             }
             session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
             session.reestablish(identity);
+            // The user may be in other groups now.
+            rq.server().rates.pick_again();
         }
         Purpose::Bind => {
             if let Err(status) = binding::bind(rq, connection, authentication, done, &identity) {

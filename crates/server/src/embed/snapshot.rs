@@ -3,7 +3,7 @@
 //! Locks of the data path are held for copies of lists of pointers, one session or file at a
 //! time; nothing is formatted under a lock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +29,6 @@ use crate::objects::kick::hex;
 use crate::objects::ledger::Kind;
 use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
-use crate::objects::rates::Rates;
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
@@ -49,8 +48,12 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     let mut sessions = server.sessions();
     sessions.sort_unstable_by_key(|session| session.id);
     let mut status = Status { server: server_status(server), ..Status::default() };
-    let mut collector =
-        Collector { query, rates: &server.rates, leases: HashMap::new(), shares: HashMap::new() };
+    let mut collector = Collector {
+        query,
+        limited: server.rates.holders(),
+        leases: HashMap::new(),
+        shares: HashMap::new(),
+    };
     for session in &sessions {
         let entries = channels.remove(&session.id).unwrap_or_default();
         if matches!(session.state(), State::Valid | State::Expired) {
@@ -237,7 +240,8 @@ type LeaseId = Result<LeaseOwner, u64>;
 
 struct Collector<'a> {
     query: &'a StatusQuery,
-    rates: &'a Rates,
+    /// The sessions that wait for limits of rate.
+    limited: BTreeMap<u64, Arc<Limited>>,
     leases: HashMap<LeaseId, LeaseStatus>,
     shares: ShareCounts,
 }
@@ -268,7 +272,7 @@ impl Collector<'_> {
                 shares: names.collect(),
                 opens: opens.len(),
                 locks: session.locks.taken(),
-                limited_by: self.rates.holder_of(session.id),
+                limited_by: self.limited.get(&session.id).map(|limited| limited.rule.name.clone()),
                 ..known
             }
         });

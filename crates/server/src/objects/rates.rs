@@ -1,5 +1,6 @@
 //! Limits of rate in force, and what of them is for a tree connect.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,11 +87,15 @@ impl Rates {
         rules.iter().map(|limited| (Arc::clone(limited), limited.held_back())).collect()
     }
 
-    /// The name of a rule that an operation of the session waits for.
-    pub(crate) fn holder_of(&self, session: u64) -> Option<String> {
-        let rules = self.rules.load();
-        let holds = rules.iter().find(|limited| limited.holds(session));
-        holds.map(|limited| limited.rule.name.clone())
+    /// The sessions whose operations wait, each with the first rule for which one does.
+    pub(crate) fn holders(&self) -> BTreeMap<u64, Arc<Limited>> {
+        let mut holders = BTreeMap::new();
+        for limited in self.rules.load().iter() {
+            for session in limited.sessions() {
+                holders.entry(session).or_insert_with(|| Arc::clone(limited));
+            }
+        }
+        holders
     }
 }
 

@@ -13,6 +13,7 @@ use frevo_server::internal::limits::{
 use frevo_server::rate_rules::RateRule;
 use frevo_server::{RateStatus, Reload};
 use frevo_wire::command::lock::LockFlags;
+use frevo_wire::dtyp::AccessMask;
 use tokio::time::{Instant, sleep, timeout};
 
 const MIB: u64 = 1 << 20;
@@ -94,6 +95,50 @@ fn data_that_is_not_there_does_not_count() {
             read.expect(Status::END_OF_FILE);
         }
         assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    });
+}
+
+/// Nothing is paid for a failure; a READ that withholds data it has read is paid for.
+#[test]
+fn failures_give_their_bytes_back() {
+    let limits = RateRule { read: Some(MIB), write: Some(MIB), ..rule("all") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, _) = arrive(world, "ann").await;
+        let want = Want::existing("f").access(AccessMask::READ_DATA);
+        let file = peer.open_file(&mount, &want).await;
+        let began = Instant::now();
+        for _ in 0..20 {
+            let write = write_draft(file, 0, &[1; PIECE as usize]);
+            peer.on(&mount, write).await.expect(Status::ACCESS_DENIED);
+        }
+        assert!(began.elapsed() < Duration::from_secs(1), "writes: {:?}", began.elapsed());
+        let began = Instant::now();
+        // Of 128 KiB at the end it wants 256 KiB at least.
+        let offset = MIB - u64::from(PIECE / 2);
+        let read = read_draft(file, offset, PIECE).patch(64 + 32, &PIECE.to_le_bytes());
+        for _ in 0..20 {
+            peer.on(&mount, read.clone()).await.expect(Status::END_OF_FILE);
+        }
+        assert!(near(began.elapsed(), 4.75), "reads: {:?}", began.elapsed());
+    });
+}
+
+/// A request that is cancelled before one limit has not used up another.
+#[test]
+fn a_cancelled_request_gives_everything_back() {
+    let limits = RateRule { write: Some(64 << 10), operations: Some(1), ..rule("all") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        sleep(Duration::from_secs(10)).await;
+        peer.write(&mount, file, 0, &[1; 1 << 20]).await;
+        sleep(Duration::from_secs(2)).await;
+        let id = send_each(&mut peer, &mount, &write_draft(file, 0, &[2; 100]), 1).await[0];
+        peer.interim().await;
+        peer.send_frame(&pack(&[Peer::cancel(id, None, mount.logon.id)], mount.via())).await;
+        peer.final_reply(id).await.expect(Status::CANCELLED);
+        let began = Instant::now();
+        peer.on(&mount, flush_draft(file)).await.ok();
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
     });
 }
 
@@ -265,7 +310,7 @@ fn a_write_waits_also_where_no_further_wait_is_announced() {
         // A READ, too, waits if it is for a limit alone.
         let limits = RateRule { read: Some(64 << 10), ..rule("reads") };
         world.embedded.reload(Reload::new().settings(with([limits])));
-        peer.read(&mount, file, 0, MIB as u32).await;
+        peer.read(&mount, file, 0, 1 << 20).await;
         let began = Instant::now();
         peer.read(&mount, file, 0, 100).await;
         assert!(near(began.elapsed(), 16.0), "{:?}", began.elapsed());

@@ -5,7 +5,7 @@
 //! flow. The operation with the lowest start is the first one. So a flow of weight 3 passes three times as much
 //! as one of weight 1 while both wait, and a flow that comes later waits behind nobody's whole backlog.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -125,8 +125,8 @@ impl Line {
         self.waiting.values_mut().filter_map(|waiting| waiting.waker.take()).collect()
     }
 
-    /// True for a flow that has an operation in line.
-    pub(super) fn holds(&self, flow: u64) -> bool {
-        self.waiting.values().any(|waiting| waiting.flow == flow)
+    /// The flows that have operations in line.
+    pub(super) fn flows(&self) -> BTreeSet<u64> {
+        self.waiting.values().map(|waiting| waiting.flow).collect()
     }
 }
