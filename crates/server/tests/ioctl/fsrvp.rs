@@ -470,7 +470,7 @@ fn with_data(world: &World, change: impl FnOnce(Share) -> Share) {
     let data = Share::clone(old.find("data").unwrap());
     let settings = (*world.server.settings()).clone();
     let shares = Shares::following(vec![change(data)], &old);
-    world.server.reload(settings, shares, world.server.accounts());
+    world.server.reload(settings, &shares, world.server.accounts());
 }
 
 /// A shadow copy showed the recycle bins of all users to each.
