@@ -67,19 +67,27 @@ fn section(mut table: Table, is_link: bool) -> String {
     document.to_string()
 }
 
-/// The key that the text of an entry in the namespace with the key `root` must have. None for a text that is
-/// no single section.
-fn key_of(text: &str, root: &str) -> Option<String> {
+/// The section of an entry with the key that it must have.
+struct Section {
+    key: String,
+    text: String,
+}
+
+/// The section in the text of an entry in the namespace with the key `root`, as a node writes it: headers of
+/// others would not go together in one text. None for a text that is no single section.
+fn section_of(text: &str, root: &str) -> Option<Section> {
     let document = text.parse::<DocumentMut>().ok()?;
     let namespace = document.get("namespace").filter(|_| document.len() == 1)?;
     let single = |tables: &ArrayOfTables| tables.get(0).filter(|_| tables.len() == 1).cloned();
     if let Some(tables) = namespace.as_array_of_tables() {
         let table = single(tables)?;
-        return (!table.contains_key("link")).then(|| root_key(&table));
+        let is_bare = !table.contains_key("link");
+        return is_bare.then(|| Section { key: root_key(&table), text: section(table, false) });
     }
     let parent = namespace.as_table()?;
     let links = parent.get("link").filter(|_| parent.len() == 1)?.as_array_of_tables()?;
-    Some(link_key(root, &single(links)?))
+    let link = single(links)?;
+    Some(Section { key: link_key(root, &link), text: section(link, true) })
 }
 
 impl Entries {
@@ -130,8 +138,9 @@ impl Entries {
             let root = key.split_inclusive('/').next().unwrap_or_default();
             let text = Some(value).filter(|value| value.len() <= NAMESPACE_ENTRY_BYTES);
             let text = text.and_then(|value| String::from_utf8(value).ok());
-            match text.filter(|text| key_of(text, root).as_ref() == Some(&key)) {
-                Some(text) => drop(entries.insert(key, text)),
+            let found = text.and_then(|text| section_of(&text, root));
+            match found.filter(|found| found.key == key) {
+                Some(found) => drop(entries.insert(key, found.text)),
                 None => left_out += 1,
             }
         }
@@ -155,6 +164,14 @@ impl Entries {
     /// True if these are among them.
     pub(crate) fn has_all_of(&self, others: &Self) -> bool {
         others.0.iter().all(|(key, text)| self.0.get(key) == Some(text))
+    }
+
+    /// True if these have all that is new or other in `after` than in `before`.
+    pub(crate) fn has_new_of(&self, before: &Self, after: &Self) -> bool {
+        before.changes_to(after).iter().all(|change| match change {
+            EntryChange::Put(key, text) => self.0.get(*key).is_some_and(|own| own == text),
+            EntryChange::Remove(_) => true,
+        })
     }
 
     /// All of them as one text.
@@ -309,6 +326,14 @@ mod tests {
             let (taken, left_out) = Entries::of_etcd(pairs).unwrap();
             assert_eq!((taken.0.len(), left_out), (3, 1), "{forged}");
         }
+        // A header that no node writes, which may be only once in a text.
+        let mut explicit = all.clone();
+        for (_, value) in explicit.iter_mut().filter(|(key, _)| !key.ends_with('/')) {
+            *value = [b"[namespace] # all\n", &value[..]].concat();
+        }
+        let (taken, left_out) = Entries::of_etcd(explicit).unwrap();
+        assert_eq!((&taken, left_out), (&good, 0));
+        assert!(Config::parse(&taken.text()).is_ok());
         let mut no_text = all.clone();
         no_text[link].1 = vec![0xFF];
         assert_eq!(Entries::of_etcd(no_text).unwrap().1, 1);

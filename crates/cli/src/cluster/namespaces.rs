@@ -10,6 +10,7 @@ use std::sync::Arc;
 use frevo_cluster::Settings;
 use frevo_cluster::keys::Layout;
 use frevo_cluster::limits::{NAMESPACE_CHANGES, NAMESPACE_PART, TXN_BYTES};
+use frevo_config::limits::NETWORK_NAMESPACES_BYTES;
 use frevo_etcd::engine::{Engine, RangeAnswer, Tell, Watching};
 use frevo_etcd::types::{
     Compare, Fact, Fault, Keys, LeaseId, Op, Range, Relation, Revision, Txn, TxnAnswer,
@@ -114,14 +115,15 @@ impl NamespaceStore {
         Ok(KeptNamespaces { revision: head.mod_revision, folder, entries, left_out, read_at })
     }
 
-    /// The ends of the keys, and the values, of a folder at a revision: one more than is taken at most.
+    /// The ends of the keys, and the values, of a folder at a revision: no more parts than needed to tell that there
+    /// is too much.
     async fn entries_of(
         &self,
         folder: &str,
         revision: Revision,
     ) -> Result<Vec<(String, Vec<u8>)>, NotKept> {
         let prefix = self.layout.namespace_entries(folder);
-        let (mut found, mut after) = (Vec::new(), Vec::new());
+        let (mut found, mut after, mut bytes) = (Vec::new(), Vec::new(), 0_u64);
         loop {
             let keys = Keys::Prefix(prefix.clone());
             let range = Range { keys, limit: NAMESPACE_PART, after, revision };
@@ -129,9 +131,10 @@ impl NamespaceStore {
             after = answer.values.last().map(|last| last.key.clone()).unwrap_or_default();
             for one in answer.values {
                 let end = one.key.strip_prefix(&prefix[..]).unwrap_or_default().to_vec();
+                bytes = bytes.saturating_add(one.value.len() as u64);
                 found.push((String::from_utf8(end).unwrap_or_default(), one.value));
             }
-            if !answer.more || found.len() > ENTRIES_MAX {
+            if !answer.more || found.len() > ENTRIES_MAX || bytes >= NETWORK_NAMESPACES_BYTES {
                 return Ok(found);
             }
         }

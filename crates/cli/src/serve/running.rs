@@ -340,9 +340,12 @@ impl Running<'_> {
             false
         });
         let done = if is_served { Ok(()) } else { Err(not_applied()) };
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| !is_served) {
+            drop(tokio::spawn(cluster.namespaces.clone().retry()));
+        }
         let before = made.and_then(|made| made.tell(done));
         if let (Some(before), Some(cluster)) = (before, &self.cluster) {
-            drop(tokio::spawn(cluster.namespaces.clone().undo(state.revision, before)));
+            drop(tokio::spawn(cluster.namespaces.clone().undo(state.turn.revision, before)));
         }
     }
 
@@ -350,7 +353,9 @@ impl Running<'_> {
     /// next reload.
     fn serve_kept(&mut self, state: &State) -> Result<bool, Failure> {
         // Without any in etcd there is no copy to keep.
-        if self.cluster.as_ref().is_none_or(|cluster| state.revision <= cluster.kept) {
+        let is_known =
+            |cluster: &cluster::Running| state.turn.is_of_none() || state.turn <= cluster.kept;
+        if self.cluster.as_ref().is_none_or(is_known) {
             return Ok(true);
         }
         state.warn();
@@ -362,10 +367,15 @@ impl Running<'_> {
         if let Err(failure) = left {
             tracing::warn!(target: "frevo::cluster", "{failure}");
         }
+        let is_behind = self.cluster.as_ref().is_some_and(|cluster| cluster.is_behind);
+        let is_served = !(is_new || is_behind) || self.reload().is_ok();
         if let Some(cluster) = &mut self.cluster {
-            cluster.kept = state.revision;
+            cluster.is_behind = !is_served;
+            if is_served {
+                cluster.kept = state.turn;
+            }
         }
-        Ok(!is_new || self.reload().is_ok())
+        Ok(is_served)
     }
 
     /// Stores a change of the shares that were added over the network, and applies it. Undoes it

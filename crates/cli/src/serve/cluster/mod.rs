@@ -23,7 +23,6 @@ use frevo_cluster_node::{Apart, Call, Chair, Hands, Node, Noted, Unit};
 use frevo_config::Config;
 use frevo_etcd::client::{Client, Options};
 use frevo_etcd::engine::Moment;
-use frevo_etcd::types::Revision;
 use frevo_fences::hands::{Hands as HandsProcess, HandsDialer, Started};
 use frevo_fences::{KeysFile, Kind};
 use frevo_net::socket::interfaces;
@@ -86,8 +85,10 @@ pub(super) struct Running {
     cluster: String,
     /// The namespaces that were made over the network for shares of the cluster.
     pub(super) namespaces: Namespaces,
-    /// The revision of those that are served.
-    pub(super) kept: Revision,
+    /// The moment of those that are served.
+    pub(super) kept: namespaces::Turn,
+    /// True if the copy of the namespaces is not served: a reload has failed.
+    pub(super) is_behind: bool,
     /// The time for the end of the process: until shares are given away and all requests are answered.
     patience: Duration,
 }
@@ -270,8 +271,8 @@ impl Ready {
             lease.keep(kept.lease());
         };
         keeping.spawn(keep).map_err(Failure::failed("cannot start the cluster's threads"))?;
-        let (server, kept) = (server.clone(), Revision::default());
-        Ok(Running { node, server, cluster, namespaces, kept, patience: drain })
+        let (server, kept) = (server.clone(), namespaces::Turn::default());
+        Ok(Running { node, server, cluster, namespaces, kept, is_behind: false, patience: drain })
     }
 }
 

@@ -2,8 +2,8 @@
 //! them in its state directory. A change is made in etcd, then served here, then answered.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use frevo_cluster::limits::NAMESPACE_ATTEMPTS;
@@ -22,6 +22,8 @@ use crate::serve::share_edits::Asking;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time between two questions while what etcd has cannot be used.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+/// Time after which namespaces that could not be served are tried again.
+const UNSERVED_PAUSE: Duration = Duration::from_secs(30);
 
 /// The namespaces of the cluster's shares. Clones are of one node.
 #[derive(Debug, Clone)]
@@ -34,16 +36,53 @@ struct Inner {
     known: Mutex<Option<KeptNamespaces>>,
     /// The revision of the latest that this node has read or made.
     revision: AtomicU64,
+    /// The revision of etcd at that time, and the number of times at which an older one came after it.
+    clock: std::sync::Mutex<Clock>,
+    /// Told when etcd has to be read.
+    news: Notify,
+    /// True while what could not be served waits for another attempt.
+    is_waiting: AtomicBool,
     /// The way to the thread that reloads.
     asking: Asking,
     /// The file of the configuration.
     config: Option<PathBuf>,
 }
 
+/// The place of a state among others. Revisions begin anew when etcd is restored from an older copy.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::serve) struct Turn {
+    age: u64,
+    pub(in crate::serve) revision: Revision,
+}
+
+impl Turn {
+    /// True for the state of an etcd that has no namespaces.
+    pub(in crate::serve) fn is_of_none(self) -> bool {
+        self.revision == Revision(0)
+    }
+}
+
+/// The latest moment that is known, and etcd's revision at it.
+#[derive(Debug, Default)]
+struct Clock {
+    latest: Turn,
+    read_at: Revision,
+}
+
+impl Clock {
+    /// Notes what was read or made last. A revision that is older than a known one begins a new age.
+    fn note(&mut self, revision: Revision, read_at: Revision) -> Turn {
+        let is_older = revision < self.latest.revision || read_at < self.read_at;
+        let age = self.latest.age + u64::from(is_older);
+        *self = Self { latest: Turn { age, revision }, read_at };
+        self.latest
+    }
+}
+
 /// A state of the namespaces, to be served.
 #[derive(Debug)]
 pub(in crate::serve) struct State {
-    pub(in crate::serve) revision: Revision,
+    pub(in crate::serve) turn: Turn,
     pub(in crate::serve) entries: Entries,
     /// The text of those without faults.
     pub(in crate::serve) text: String,
@@ -57,6 +96,12 @@ pub(in crate::serve) struct State {
 pub(in crate::serve) struct Made {
     pub(in crate::serve) answer: oneshot::Sender<Result<(), NotChanged>>,
     before: Entries,
+}
+
+/// The namespaces that etcd has, and the moment of them.
+struct Latest {
+    kept: KeptNamespaces,
+    turn: Turn,
 }
 
 /// The namespaces after a change.
@@ -76,10 +121,10 @@ pub(in crate::serve) struct Wanted {
 }
 
 impl State {
-    fn of(kept: KeptNamespaces) -> Self {
+    fn of(kept: KeptNamespaces, turn: Turn) -> Self {
         let (text, faults) = kept.entries.checked_text();
-        let KeptNamespaces { revision, entries, left_out, .. } = kept;
-        Self { revision, entries, text, faults, left_out }
+        let KeptNamespaces { entries, left_out, .. } = kept;
+        Self { turn, entries, text, faults, left_out }
     }
 
     /// Tells what is not served.
@@ -116,15 +161,25 @@ async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
 impl Namespaces {
     pub(super) fn new(store: NamespaceStore, asking: Asking, config: Option<PathBuf>) -> Self {
         let (known, revision) = (Mutex::new(None), AtomicU64::new(0));
-        Self(Arc::new(Inner { store, known, revision, asking, config }))
+        let (clock, news) = (std::sync::Mutex::default(), Notify::new());
+        Self(Arc::new(Inner {
+            store,
+            known,
+            revision,
+            clock,
+            news,
+            is_waiting: AtomicBool::new(false),
+            asking,
+            config,
+        }))
     }
 
     /// Serves what etcd has, as long as the node runs.
     pub(super) async fn keep(self) {
         let mut told = None;
         loop {
-            let kept = match self.look().await {
-                Ok(kept) => kept,
+            let Latest { kept, turn } = match self.look().await {
+                Ok(latest) => latest,
                 Err(why) => {
                     let pause = match &why {
                         // The node itself tells that etcd does not answer.
@@ -144,29 +199,46 @@ impl Namespaces {
             };
             told = None;
             let after = kept.read_at;
-            let Some(state) = beside(move || State::of(kept)).await else { return };
+            let Some(state) = beside(move || State::of(kept, turn)).await else { return };
             if !self.0.asking.serve(state, None).await {
                 return;
             }
-            let changed = Arc::new(Notify::new());
-            let (notify, inner) = (Arc::clone(&changed), Arc::clone(&self.0));
+            let has_ended = Arc::new(AtomicBool::new(false));
+            let (ended, inner) = (Arc::clone(&has_ended), Arc::clone(&self.0));
             let tell = move |answer: Result<WatchAnswer, Fault>| {
+                if !matches!(answer, Ok(WatchAnswer::Changes { .. })) {
+                    ended.store(true, Ordering::Release);
+                }
                 if inner.is_news(&answer) {
-                    notify.notify_one();
+                    inner.news.notify_one();
                 }
             };
             let watching = self.0.store.watch(after, Box::new(tell));
-            changed.notified().await;
+            self.0.news.notified().await;
             drop(watching);
+            // An etcd that ends each watch at once is not asked without end.
+            if has_ended.load(Ordering::Acquire) {
+                sleep(PAUSE).await;
+            }
         }
     }
 
     /// Reads what etcd has, and gives it what this node has if it has none.
-    async fn look(&self) -> Result<KeptNamespaces, NotKept> {
+    async fn look(&self) -> Result<Latest, NotKept> {
         let mut known = self.0.known.lock().await;
         let kept = self.read().await?;
-        self.0.note(&mut known, &kept);
-        Ok(kept)
+        let turn = self.0.note(&mut known, &kept);
+        Ok(Latest { kept, turn })
+    }
+
+    /// Has what etcd has served again after a pause, because it could not be served.
+    pub(in crate::serve) async fn retry(self) {
+        if self.0.is_waiting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        sleep(UNSERVED_PAUSE).await;
+        self.0.is_waiting.store(false, Ordering::Release);
+        self.0.news.notify_one();
     }
 
     async fn read(&self) -> Result<KeptNamespaces, NotKept> {
@@ -235,10 +307,10 @@ impl Namespaces {
             let After { entries, text, faults } = after;
             match self.0.store.replace(&before, entries.clone()).await {
                 Ok(kept) => {
-                    self.0.note(&mut known, &kept);
+                    let turn = self.0.note(&mut known, &kept);
                     *replaced = before.entries;
-                    let KeptNamespaces { revision, left_out, .. } = kept;
-                    return Ok(State { revision, entries, text, faults, left_out });
+                    let left_out = kept.left_out;
+                    return Ok(State { turn, entries, text, faults, left_out });
                 }
                 Err(NotKept::Raced) => {}
                 Err(why) => return Err(not_changed(why)),
@@ -250,12 +322,16 @@ impl Namespaces {
     /// Takes a change back that cannot be served here, unless another node has made one since.
     pub(in crate::serve) async fn undo(self, made: Revision, before: Entries) {
         let mut known = self.0.known.lock().await;
-        let Some(kept) = known.take_if(|known| known.revision == made) else { return };
+        let Some(kept) = known.take_if(|known| known.revision == made) else {
+            tracing::warn!(target: "frevo::cluster",
+                "a change of namespaces that this node cannot serve stays in etcd: they have been changed again since");
+            return;
+        };
         match self.0.store.replace(&kept, before).await {
             Ok(kept) => {
-                self.0.note(&mut known, &kept);
+                let turn = self.0.note(&mut known, &kept);
                 drop(known);
-                let Some(state) = beside(move || State::of(kept)).await else { return };
+                let Some(state) = beside(move || State::of(kept, turn)).await else { return };
                 self.0.asking.serve(state, None).await;
             }
             Err(why) => {
@@ -278,9 +354,11 @@ impl Made {
 }
 
 impl Inner {
-    fn note(&self, known: &mut Option<KeptNamespaces>, kept: &KeptNamespaces) {
+    fn note(&self, known: &mut Option<KeptNamespaces>, kept: &KeptNamespaces) -> Turn {
         self.revision.store(kept.revision.0, Ordering::Release);
         *known = Some(kept.clone());
+        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        clock.note(kept.revision, kept.read_at)
     }
 
     /// False for the changes that this node has read or made.
@@ -289,10 +367,8 @@ impl Inner {
             Ok(WatchAnswer::Changes { revision, changes }) => {
                 !changes.is_empty() && revision.0 > self.revision.load(Ordering::Acquire)
             }
-            Ok(WatchAnswer::Compacted { .. }) => true,
-            // The watch goes on by itself.
-            Err(Fault::Unavailable(_)) => false,
-            Err(_) => true,
+            // An etcd that was away may be another one now, or restored from an older copy.
+            Ok(WatchAnswer::Compacted { .. }) | Err(_) => true,
         }
     }
 
@@ -330,8 +406,34 @@ impl Wanted {
         if let Some(new) = faults.iter().find(|fault| !earlier.contains(fault)) {
             return Err(NotChanged::Bad(new.clone()));
         }
+        // A fault of before does not hide that a part of this change is left out.
+        let served = Entries::of_text(&text).map_err(NotChanged::Bad)?;
+        if !served.has_new_of(before, &entries) {
+            let why = faults.into_iter().next();
+            let none = || String::from("a part of the change would not be served");
+            return Err(NotChanged::Bad(why.unwrap_or_else(none)));
+        }
         let checked = check(&copy.served(&text, &table));
         checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
         Ok(After { entries, text, faults })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etcd_that_was_restored_begins_a_new_age() {
+        let mut clock = Clock::default();
+        let mut note = |revision, read_at| clock.note(Revision(revision), Revision(read_at));
+        let first = note(7, 9);
+        let second = note(12, 12);
+        assert!(first < second && note(12, 15) == second);
+        let restored = note(7, 8);
+        let after = note(10, 10);
+        assert!(second < restored && restored < after);
+        // The head has not changed since the copy, but etcd has.
+        assert!(after < note(10, 9));
     }
 }
