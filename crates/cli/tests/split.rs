@@ -372,6 +372,13 @@ fn refusals_change_nothing() {
     run("files/.frevo-streams", "red").fails(2, &["server's own"]);
     symlink("Red", place.sandbox.path("files/Teams/way")).unwrap();
     run("files/teams/way", "red").fails(1, &["symbolic link"]);
+    let mark = format!("{:x}-1-1-1", fs::metadata(&place.red).unwrap().ino());
+    set(&place.red, MARK, mark.as_bytes());
+    let streams = place.red.join(".frevo-streams");
+    fs::create_dir_all(streams.join(&mark)).unwrap();
+    fs::write(streams.join(&mark).join(":own"), "x").unwrap();
+    run("files/teams/red", "red").fails(1, &["streams of its own"]);
+    fs::remove_dir_all(&streams).unwrap();
     fs::write(place.red.join("there"), "").unwrap();
     run("files/teams/red", "red").fails(1, &["is not empty", "there"]);
     let side = place.red.join(".frevo-streams");

@@ -1,6 +1,7 @@
 //! Data, owners, times and extended attributes of files, copied and compared.
 
-use std::ffi::CString;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
@@ -143,9 +144,54 @@ pub(super) fn copy_owner(
 }
 
 /// True for an attribute that is copied and compared as it is.
-fn is_copied(name: &std::ffi::CStr) -> bool {
+fn is_copied(name: &CStr) -> bool {
     let bytes = name.to_bytes();
     !streams::is_of_streams(name) && bytes != LABEL && !bytes.starts_with(OF_BTRFS)
+}
+
+/// Owner, mode and extended attributes of a folder, to be restored.
+pub(super) struct Saved {
+    stat: Stat,
+    attributes: BTreeMap<CString, Vec<u8>>,
+}
+
+impl Saved {
+    pub(super) fn of(fd: BorrowedFd<'_>, path: &Path) -> Result<Self, Failure> {
+        let tried = |errno| failed("read the attributes of", path)(errno);
+        let mut all = BTreeMap::new();
+        for name in attributes(fd).map_err(tried)? {
+            if !is_kept(&name) {
+                let value = attribute(fd, &name).map_err(tried)?;
+                all.extend(value.map(|value| (name, value)));
+            }
+        }
+        Ok(Self { stat: stat_of(fd, path)?, attributes: all })
+    }
+
+    pub(super) fn restore(&self, fd: BorrowedFd<'_>, path: &Path) -> Result<(), Failure> {
+        let tried = |errno| failed("restore the attributes of", path)(errno);
+        let (uid, gid) = (Uid::from_raw(self.stat.st_uid), Gid::from_raw(self.stat.st_gid));
+        rustix::fs::fchown(fd, Some(uid), Some(gid)).map_err(tried)?;
+        for name in attributes(fd).map_err(tried)? {
+            if !self.attributes.contains_key(&name) && !is_kept(&name) {
+                rustix::fs::fremovexattr(fd, &name).map_err(tried)?;
+            }
+        }
+        let mode = Mode::from_raw_mode(self.stat.st_mode & 0o7777);
+        rustix::fs::fchmod(fd, mode).map_err(tried)?;
+        // An access list has the mode in it.
+        for (name, value) in &self.attributes {
+            let set = rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty());
+            set.map_err(tried)?;
+        }
+        Ok(())
+    }
+}
+
+/// True for an attribute that a folder has from its place, and for the mark of its streams.
+fn is_kept(name: &CStr) -> bool {
+    let bytes = name.to_bytes();
+    streams::is_mark(name) || bytes == LABEL || bytes.starts_with(OF_BTRFS)
 }
 
 /// Gives a copy all that its source has but data and times: owner, mode, extended attributes with access

@@ -46,11 +46,20 @@ pub(super) fn move_all(plan: &Plan, staging: &Staging, close: Closing<'_>) -> Re
     let target = plan.destination.make()?;
     let ends = Pair { from: tree.fd(), to: target.fd(), path: &tree.path };
     // The rights of the folder are there before the first file.
-    contents::copy_properties(&staging.sides, &ends)?;
+    let before = contents::Saved::of(target.fd(), &target.path)?;
+    let mut prepared = contents::copy_properties(&staging.sides, &ends);
     stop_at("properties");
+    if way == Way::Renamed {
+        prepared = prepared.and_then(|()| staging.note_renaming());
+    }
+    if let Err(why) = prepared {
+        if staging.may_return()? {
+            before.restore(target.fd(), &target.path)?;
+        }
+        return Err(why);
+    }
     match way {
         Way::Renamed => {
-            staging.note_renaming()?;
             move_streams(&staging.sides, &tree)?;
             stop_at("streams");
             rename_entries(&tree, &target)?;

@@ -11,6 +11,7 @@ use frevo_wire::fscc::fold_name;
 use sha2::{Digest as _, Sha256};
 
 use super::folder::Folder;
+use super::streams;
 use super::tree::mount_of;
 use crate::accounts::host_name;
 use crate::exit::{Exit, Failure};
@@ -108,6 +109,16 @@ impl Destination {
             let text = format!(
                 "a file system is mounted in the share on the way to {}; share it, and move the \
                  folder to that share",
+                folder.path.display()
+            );
+            return Err(Failure::new(Exit::Failed, text));
+        }
+        let side = streams::side_of(&self.root)?;
+        let own = streams::directory_of(side.as_ref(), folder.fd(), &folder.path)?;
+        if own.map(|own| streams::streams_in(&own)).transpose()?.is_some_and(|all| !all.is_empty())
+        {
+            let text = format!(
+                "{} has named streams of its own, which would be lost; remove them first",
                 folder.path.display()
             );
             return Err(Failure::new(Exit::Failed, text));
