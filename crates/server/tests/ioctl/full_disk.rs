@@ -105,6 +105,8 @@ async fn waits(peer: &mut Peer, mount: &Mount, draft: Draft, closing: Closing) -
     while !closing.calls.lock().iter().any(is_awaited) {
         sleep(Duration::from_millis(1)).await;
     }
+    // The call has failed on another thread, and the request has to learn of it.
+    sleep(Duration::from_millis(150)).await;
     drop(closing);
     peer.final_reply(id).await
 }

@@ -105,9 +105,9 @@ fn earlier_versions_are_listed_and_read() {
                 assert_eq!(content(&mut peer, &mount, &reads(&name)).await, text, "{name}");
             }
             // Clients cannot reach the folder of the snapshots by its own path, only by the names
-            // of snapshots.
+            // of snapshots. It is guarded in snapshots as well.
             let path = reads(&format!(".snapshots\\{token}\\f"));
-            peer.create(&mount, &path).await.expect(Status::OBJECT_PATH_NOT_FOUND);
+            peer.create(&mount, &path).await.expect(Status::ACCESS_DENIED);
             let both = warped(reads(&format!("{token}\\f")), token);
             assert_eq!(content(&mut peer, &mount, &both).await, text);
         }
