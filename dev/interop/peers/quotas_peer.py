@@ -246,12 +246,12 @@ def of(disk):
         sh(f"find {disk} -type f -delete")
         # SMB does not report that the soft limit is passed. After the grace time the soft limit
         # acts as a hard limit.
-        sh(f"setquota -u {UID} 512 8192 0 0 /mnt/srv/{disk}; setquota -t -u 1 1 /mnt/srv/{disk}")
+        sh(f"setquota -u {UID} 512 8192 0 0 /mnt/srv/{disk}; setquota -t -u 4 4 /mnt/srv/{disk}")
         file = user.open("soft", disposition=5)
         for at in range(16):
             write(user, file, at * 65536, pattern(65536))
         status(user.client.call(raw.FLUSH, raw.flush_body(file)), "SUCCESS")
-        sh("sleep 2.5")
+        sh("sleep 5.5")
         if disk == "ext4":
             write(user, file, 16 * 65536, pattern(65536), "DISK_FULL")
         user.close(file)
