@@ -51,6 +51,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 
+use crate::dial::ServerName;
 use crate::error::Cause;
 use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
@@ -95,11 +96,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection over `stream` and negotiates.
+    /// Opens a connection over `stream` and negotiates with the server of that name.
     pub(crate) async fn open(
         stream: Stream,
         options: &Options,
         offer: Offer,
+        server: &ServerName,
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
         let connection = Self::over(stream, options.credits, unasked);
@@ -108,7 +110,7 @@ impl Connection {
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(keep_watch(Arc::downgrade(&connection)));
         let claim = Claim::new(connection);
-        claim.negotiate(options, offer).await?;
+        claim.negotiate(options, offer, &server.host).await?;
         Ok(claim)
     }
 

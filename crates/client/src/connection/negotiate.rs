@@ -4,12 +4,12 @@ use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::transport::Facts;
 use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated};
-use frevo_wire::Command;
 use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
 use frevo_wire::dtyp::Guid;
 use frevo_wire::negotiate_context::{
     self as context, HashAlgorithm, NegotiateContext, RdmaTransformId, TransportCapabilityFlags,
 };
+use frevo_wire::{Command, Utf16};
 
 use super::{Call, Connection, Guard};
 use crate::Status;
@@ -129,7 +129,13 @@ pub(crate) const fn security_mode(options: &Options) -> SecurityMode {
 }
 
 impl Connection {
-    pub(super) async fn negotiate(&self, options: &Options, offer: Offer) -> Result<(), Cause> {
+    /// Negotiates with the server that the caller named `net_name`.
+    pub(super) async fn negotiate(
+        &self,
+        options: &Options,
+        offer: Offer,
+        net_name: &str,
+    ) -> Result<(), Cause> {
         let dialects = offer.dialects(options);
         if dialects.is_empty() {
             return Err(Cause::Usage("the oldest dialect is newer than the newest one"));
@@ -141,7 +147,7 @@ impl Connection {
             capabilities: CAPABILITIES,
             client_guid: offer.client_guid,
             dialects: dialects.clone(),
-            negotiate_contexts: contexts(options, &dialects, by_transport, &salt),
+            negotiate_contexts: contexts(options, &dialects, by_transport, &salt, net_name),
         };
         let call = Call::new(Command::NEGOTIATE, |w| request.encode(w));
         let (sent, request) = self.send(call, Guard::None).await.map_err(|_| self.reason())?;
@@ -172,6 +178,7 @@ fn contexts<'a>(
     dialects: &[Dialect],
     offer: TransportOffer,
     salt: &'a [u8],
+    net_name: &str,
 ) -> Vec<NegotiateContext<'a>> {
     if !dialects.contains(&Dialect::SMB_3_1_1) {
         return Vec::new();
@@ -192,6 +199,8 @@ fn contexts<'a>(
     if let Some(transforms) = offer.rdma_transforms {
         contexts.push(NegotiateContext::RdmaTransform(transforms.ids()));
     }
+    // MS-SMB2 3.2.4.2.2.2: the name of the server, as the caller gave it, without the port.
+    contexts.push(NegotiateContext::Netname(Utf16::from_str(net_name)));
     if !options.signing.is_empty() {
         contexts.push(NegotiateContext::Signing(signing.collect()));
     }

@@ -279,11 +279,13 @@ impl Connector {
         offer: Offer,
     ) -> Result<Claim, Cause> {
         let stream = self.dial.dial_further(server, transport).await?;
-        Connection::open(stream, &self.options, offer, self.unasked.clone()).await
+        let (server, unasked) = (&self.server, self.unasked.clone());
+        Connection::open(stream, &self.options, offer, server, unasked).await
     }
 
     async fn open(&self, stream: Stream) -> Result<Claim, Cause> {
-        Connection::open(stream, &self.options, self.offering.offer(), self.unasked.clone()).await
+        let (offer, unasked) = (self.offering.offer(), self.unasked.clone());
+        Connection::open(stream, &self.options, offer, &self.server, unasked).await
     }
 
     /// Returns a ticket that ends later than `after`; `None` for a user who logs on by NTLM only.

@@ -57,7 +57,7 @@ async fn spoken(connector: &Connector, server: &ServerName) -> Option<Cause> {
         let stream = connector.dial.dial(server).await.ok()?;
         let unasked = connector.unasked.clone();
         let offer = Offer { only: None, ..connector.offering.offer() };
-        let opened = Connection::open(stream, &options, offer, unasked).await;
+        let opened = Connection::open(stream, &options, offer, &connector.server, unasked).await;
         if let Ok(connection) = opened {
             let spoken = connection.agreed().terms.dialect.into();
             return (spoken < oldest).then_some(Cause::TooOld(Some(spoken)));

@@ -12,6 +12,7 @@ use frevo_wire::Command;
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::WireName;
 use frevo_wire::fscc::notify::{NotifyAction, NotifyEntries};
 use futures_util::stream::Stream;
 use futures_util::task::AtomicWaker;
@@ -224,6 +225,10 @@ impl Watch {
         poll_fn(|cx| self.poll_changes(cx)).await
     }
 
+    fn is_tree(&self) -> bool {
+        self.flags.contains(ChangeNotifyFlags::WATCH_TREE)
+    }
+
     fn poll_changes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Change>>> {
         loop {
             let (open, flags, known) = (&self.open, self.flags, self.known);
@@ -261,7 +266,9 @@ impl Watch {
                 }
                 Ok(message) => {
                     self.given_up = 0;
-                    changes(&message, &self.open.url)?
+                    let rules =
+                        NameRules { is_tree: self.is_tree(), is_posix: self.open.is_posix() };
+                    changes(&message, rules, &self.open.url)?
                 }
                 Err(error) if matches!(error.cause(), Cause::Unknown) => {
                     self.has_missed = true;
@@ -277,16 +284,47 @@ impl Watch {
     }
 }
 
-/// The changes that an answer names.
-fn changes(message: &Message, url: &str) -> Result<Vec<Change>> {
+/// The names that an answer may have: MS-SMB2 3.2.5.16.
+#[derive(Debug, Clone, Copy)]
+struct NameRules {
+    /// True if the request had SMB2_WATCH_TREE.
+    is_tree: bool,
+    /// True if the directory was opened by the POSIX extensions.
+    is_posix: bool,
+}
+
+impl NameRules {
+    fn check(self, name: WireName<'_>) -> std::result::Result<(), Cause> {
+        let is = |unit: u16, text: &str| text.encode_utf16().any(|one| one == unit);
+        if name.units().next().is_some_and(|first| is(first, "/\\")) {
+            return Err(Cause::Protocol("it named a change outside of the watched directory"));
+        }
+        // Deviation: names have a double quote where both sides have the POSIX extensions.
+        if !self.is_posix && name.units().any(|unit| is(unit, "\"")) {
+            return Err(Cause::Protocol("it named a change of a file whose name cannot be"));
+        }
+        if !self.is_tree && name.units().any(|unit| is(unit, "/\\")) {
+            return Err(Cause::Protocol("it named a change below the watched directory"));
+        }
+        Ok(())
+    }
+}
+
+/// The changes that an answer names. An answer that breaks the rules of MS-SMB2 3.2.5.16 is an error.
+fn changes(message: &Message, rules: NameRules, url: &str) -> Result<Vec<Change>> {
     if message.status() != Status::SUCCESS {
         return Ok(vec![Change::Missed]);
     }
     let output = change_notify::Response::parse(message.bytes()).during("watch", url)?.output;
+    if output.len() > OUTPUT_MAX as usize {
+        return Err(Cause::Protocol("it sent more changes than were asked for"))
+            .during("watch", url);
+    }
     let mut changes = Vec::new();
     let mut old = None;
     for entry in NotifyEntries::new(output) {
         let entry = entry.during("watch", url)?;
+        rules.check(entry.name).during("watch", url)?;
         let name = entry.name.to_string_lossy().replace('\\', "/");
         match entry.action {
             NotifyAction::ADDED => changes.push(Change::Added(name)),

@@ -2,7 +2,7 @@
 
 use super::list::{Entries, ListWriter, Pushed};
 use super::name::{WireName, read_counted, utf16_len, write_counted};
-use crate::codec::{Parsed, Reader, Writer};
+use crate::codec::{Malformed, Parsed, Reader, Writer};
 use crate::open_enum;
 use alloc::vec::Vec;
 
@@ -85,7 +85,10 @@ impl<'a> Iterator for NotifyEntries<'a> {
         let bytes = self.0.next()?;
         Some(bytes.and_then(|bytes| {
             let mut r = Reader::new(bytes);
-            r.skip(4, "notify entry")?;
+            // The offset is a multiple of 4.
+            if !r.u32("notify entry")?.is_multiple_of(4) {
+                return Err(Malformed::new("NextEntryOffset of a notify entry"));
+            }
             let action = NotifyAction(r.u32("notify entry")?);
             Ok(NotifyEntry { action, name: read_counted(&mut r, "notify entry")? })
         }))
