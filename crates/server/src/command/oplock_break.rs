@@ -37,6 +37,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
 /// MS-SMB2 3.3.5.22.1.
 fn oplock(rq: &Request<'_>, request: OplockBreak) -> Result<OplockBreak, Status> {
     let open = rq.session()?.open(request.file_id)?;
+    if let Some(survival) = open.survival().filter(|_| rq.connection.is_smb3()) {
+        // A client that sends this FileId has received the response to its CREATE.
+        survival.set_replay_eligible(false);
+    }
     let file = open.file().map_err(|_| Status::INVALID_DEVICE_STATE)?;
     let owner = Owner::Open(open.id());
     let mut state = file.cell.lock();
@@ -113,6 +117,10 @@ fn find(rq: &Request<'_>, key: LeaseKey) -> Result<(Arc<FileCell>, LeaseOwner), 
 }
 
 /// MS-SMB2 3.3.5.22.2.
+///
+/// Deviation: Open.IsReplayEligible of the lease's Opens stays. The response to the CREATE of one of
+/// them may be lost; with the Open that its client cannot name the replay would get no Open, or a
+/// second one.
 async fn leased(rq: &Request<'_>, request: LeaseBreak) -> Result<LeaseBreak, Status> {
     let (cell, owner) = find(rq, request.lease_key)?;
     let acknowledged = cell.lock().oplocks.acknowledge(Owner::Lease(owner), request.lease_state)?;

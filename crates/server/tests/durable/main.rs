@@ -10,6 +10,7 @@ mod handles;
 mod handover;
 mod instances;
 mod moving;
+mod newest_rules;
 mod persistent;
 mod posix_opens;
 mod replayed;

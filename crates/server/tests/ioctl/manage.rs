@@ -7,6 +7,7 @@ use frevo_rpc::srvsvc::{
     SESSION_ENUM,
 };
 use frevo_rpc::{Client, SyntaxId, WinError};
+use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::ndr::{NdrReader, NdrWriter};
 
@@ -174,6 +175,34 @@ fn the_file_that_is_named_is_closed_and_no_other() {
         assert_eq!(bob.read(&mount, two, 0, 4).await, b"data");
         assert_eq!(ann.close_file(id).await, WinError::FILE_ID_NOT_FOUND);
         bob.on(&mount, close_draft(two)).await.ok();
+    });
+}
+
+/// MS-SMB2 3.3.4.17: a CHANGE_NOTIFY that waits gets a response of its own, NOTIFY_CLEANUP without
+/// changes, when its directory is closed by the server.
+#[test]
+fn a_folder_that_is_closed_ends_its_watch() {
+    in_memory(async |world| {
+        promote_ann(world);
+        let (mut bob, mount) = world.session("bob", &Offer::default()).await;
+        let folder = bob.open_file(&mount, &Want::directory("watched")).await;
+        let request = change_notify::Request {
+            flags: ChangeNotifyFlags::EMPTY,
+            output_buffer_length: 4096,
+            file_id: folder,
+            completion_filter: CompletionFilter::FILE_NAME,
+        };
+        let draft = Draft::new(Command::CHANGE_NOTIFY).with(|w| request.encode(w));
+        let waiting = bob.send(vec![mount.put(draft)], mount.via()).await[0];
+        bob.interim().await;
+        let mut ann = Srvsvc::of(world, "ann").await;
+        let files = ann.files().await;
+        let id = files.iter().find(|(_, path)| path == r"data\watched").unwrap().0;
+        assert_eq!(ann.close_file(id).await, WinError::SUCCESS);
+        let reply = bob.final_reply(waiting).await;
+        reply.expect(Status::NOTIFY_CLEANUP);
+        assert_eq!(change_notify::Response::parse(&reply.message).unwrap().output, b"");
+        bob.on(&mount, close_draft(folder)).await.expect(Status::FILE_CLOSED);
     });
 }
 

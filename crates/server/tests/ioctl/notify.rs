@@ -44,6 +44,7 @@ fn pairs(expected: &[(u32, &str)]) -> Vec<(u32, String)> {
     expected.iter().map(|(action, name)| (*action, (*name).to_owned())).collect()
 }
 
+/// MS-SMB2 2.2.35: a request with Flags 0 tells of the directory's own entries alone.
 #[test]
 fn changes_are_told_while_a_request_waits_and_kept_while_none_does() {
     in_world(async |world| {

@@ -72,6 +72,24 @@ fn the_threats_have_the_tests_that_are_said_to_prove_them() {
     }
 }
 
+/// Each row of `docs/specification-changes.md` has tests, which exist.
+#[test]
+fn changes_of_the_specification_have_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let tests = tests(root);
+    let page = std::fs::read_to_string(root.join("docs/specification-changes.md")).unwrap();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+    assert!(rows.len() > 10, "{rows:?}");
+    for row in rows {
+        let proofs = row.trim_end_matches('|').rsplit(" | ").next().unwrap();
+        let mut named = proofs.split('`').skip(1).step_by(2).peekable();
+        assert!(named.peek().is_some(), "{row}: no test");
+        for name in named {
+            assert!(tests.contains(name), "{row}: there is no test {name}");
+        }
+    }
+}
+
 /// Public constants of a crate's `limits.rs`, and of the files in its folder.
 fn limits(file: &Path) -> BTreeSet<String> {
     let mut files = vec![file.to_owned()];

@@ -47,14 +47,17 @@ impl Create<'_> {
                 Err(Status::DUPLICATE_OBJECTID)
             }
             Replay::Attached(open, owner) => {
-                self.check_replay(&open, persistent)?;
+                self.check_replay(&open)?;
+                // MS-SMB2 3.3.5.9: the session is compared before SMB2_DHANDLE_FLAG_PERSISTENT.
                 if owner != session.id {
                     return Err(Status::DUPLICATE_OBJECTID);
                 }
+                check_persistent(&open, persistent)?;
                 Ok(Entry::Same(open))
             }
             Replay::Disconnected(open) => {
-                self.check_replay(&open, persistent)?;
+                self.check_replay(&open)?;
+                check_persistent(&open, persistent)?;
                 let is_persistent = open.survival().is_some_and(Survival::is_persistent);
                 if is_persistent && !durable::is_continuous(rq)? {
                     return Err(Status::DUPLICATE_OBJECTID);
@@ -81,7 +84,7 @@ impl Create<'_> {
     }
 
     /// Fails unless the Open is the replaying client's own, and asked for as before.
-    fn check_replay(&self, open: &Open, persistent: bool) -> Result<(), Status> {
+    fn check_replay(&self, open: &Open) -> Result<(), Status> {
         let survival = open.survival().ok_or(Status::DUPLICATE_OBJECTID)?;
         self.check_owner(survival)?;
         let asked = self.wanted.durable.lease.map(|lease| lease.key);
@@ -92,9 +95,6 @@ impl Create<'_> {
         // As on Windows, a replay must ask for a lease exactly if the Open has one.
         if asked != has {
             return Err(Status::ACCESS_DENIED);
-        }
-        if survival.is_persistent() && !persistent {
-            return Err(Status::INVALID_PARAMETER);
         }
         Ok(())
     }
@@ -266,6 +266,12 @@ impl Create<'_> {
             .unwrap_or(AccessMask::EMPTY)
             .contains(AccessMask::FILE_GENERIC_READ)
     }
+}
+
+/// Fails unless a replay for a persistent Open asks for one, too.
+fn check_persistent(open: &Open, persistent: bool) -> Result<(), Status> {
+    let is_persistent = open.survival().is_some_and(Survival::is_persistent);
+    if is_persistent && !persistent { Err(Status::INVALID_PARAMETER) } else { Ok(()) }
 }
 
 /// A later instance may close what an earlier one has open, none else.
