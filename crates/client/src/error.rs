@@ -9,7 +9,7 @@ use frevo_wire::Malformed;
 use crate::Status;
 use crate::account;
 use crate::kerberos::KerberosError;
-use crate::types::Dialect;
+use crate::types::{Dialect, ShadowCopyError};
 
 /// The result of this crate's calls.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -66,6 +66,8 @@ pub enum Cause {
     Limit(&'static str),
     /// The call is wrong: an impossible name, a number out of range.
     Usage(&'static str),
+    /// The server does not make or delete a shadow copy.
+    ShadowCopy(ShadowCopyError),
     /// An error of this machine: a local file, memory.
     Local(Arc<io::Error>),
 }
@@ -143,6 +145,7 @@ impl Error {
         match &self.cause {
             Cause::Status(status) => kind_of(*status),
             Cause::Transport(error) | Cause::Local(error) => error.kind(),
+            Cause::ShadowCopy(error) => error.kind(),
             Cause::Unknown => Kind::ConnectionAborted,
             Cause::HandleLost => Kind::StaleNetworkFileHandle,
             Cause::Kerberos(error) if error.is_unreachable() => Kind::HostUnreachable,
@@ -261,6 +264,7 @@ impl Cause {
             ),
             Self::Logon(refusal) => write!(f, "logon: {refusal}"),
             Self::Kerberos(error) => write!(f, "{error}"),
+            Self::ShadowCopy(error) => write!(f, "{error}"),
             Self::NotSmb => f.write_str("the server does not speak SMB 2 or 3"),
             Self::TooOld(Some(dialect)) => {
                 write!(
@@ -350,6 +354,12 @@ impl From<frevo_auth::Refusal> for Cause {
 impl From<KerberosError> for Cause {
     fn from(error: KerberosError) -> Self {
         Self::Kerberos(error)
+    }
+}
+
+impl From<ShadowCopyError> for Cause {
+    fn from(error: ShadowCopyError) -> Self {
+        Self::ShadowCopy(error)
     }
 }
 

@@ -255,6 +255,7 @@ pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
 pub use options::{Encryption, Options, Rdma, Referrals, Signing};
+pub use session::shadow_copies::ShadowCopy;
 pub use session::shares::ShareInfo;
 pub use session::{ChannelInfo, Client, NodeInfo, Session, SessionInfo};
 pub use share::Share;

@@ -105,6 +105,8 @@ pub const RDMA_MESSAGE_OVERHEAD: u32 = 64 << 10;
 pub const RPC_BIND: Duration = Duration::from_secs(5);
 /// Time limit of the answer to a call over TCP that does not wait for an event.
 pub const RPC_ANSWER: Duration = Duration::from_secs(10);
+/// Time in which a server makes a shadow copy, and that in which it serves one.
+pub const SHADOW_COPY_PATIENCE: Duration = Duration::from_secs(180);
 /// Attempts at a registration with a witness in a row, after which none are made at this node, unless a
 /// registration has lasted before.
 pub const WITNESS_ATTEMPTS: u32 = 6;

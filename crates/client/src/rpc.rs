@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use frevo_auth::Initiator;
+use frevo_auth::initiator::Step;
 use frevo_rpc::client::RpcError;
-use frevo_rpc::{Client as Association, SyntaxId};
+use frevo_rpc::{AuthLevel, Client as Association, SyntaxId};
 use frevo_wire::command::create::CreateOptions;
 use frevo_wire::command::ioctl;
 use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::Status;
+use crate::ambient::{Ambient, random};
 use crate::connection::Call;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::ATTEMPTS;
+use crate::limits::{ATTEMPTS, LOGON_ROUNDS};
 use crate::open::Open;
 use crate::open::create::Ask;
 use crate::session::Session;
@@ -56,6 +59,59 @@ pub(crate) struct Pipe {
 impl Pipe {
     /// Opens `name` and binds to `interface`.
     pub(crate) async fn open(session: &Session, name: &str, interface: SyntaxId) -> Result<Self> {
+        let mut pipe = Self::unbound(session, name, Association::new(interface)).await?;
+        let bind = pipe.association.bind();
+        pipe.bound(&bind).await?.map_err(|error| pipe.refused(&error.to_string()))?;
+        Ok(pipe)
+    }
+
+    /// Opens `name` and binds to `interface`, with calls that are signed by a logon of their own. None if the
+    /// server does not have the interface in this version.
+    pub(crate) async fn open_signed(
+        session: &Session,
+        name: &str,
+        interface: SyntaxId,
+        mut logon: Initiator,
+        ambient: &dyn Ambient,
+    ) -> Result<Option<Self>> {
+        let association = Association::protected(interface, AuthLevel::INTEGRITY);
+        let mut pipe = Self::unbound(session, name, association).await?;
+        let url = pipe.open.url.clone();
+        let token = logon.initial_token(&[], ambient.now().0).during("log on at", &url)?;
+        let mut pdu = pipe.association.bind_with(&token);
+        for _ in 0..LOGON_ROUNDS {
+            match pipe.bound(&pdu).await? {
+                Ok(()) => {}
+                Err(RpcError::NotAccepted) => return Ok(None),
+                Err(error) => return Err(pipe.refused_by(error)),
+            }
+            let step = logon.step(&pipe.association.token(), ambient.now().0);
+            match step.during("log on at", &url)? {
+                Step::Continue(token) => pdu = pipe.association.go_on_with(&token),
+                Step::Done(_) => {
+                    let confounder = random(ambient).during("log on at", &url)?;
+                    let established = pipe.association.establish(logon.protection(confounder));
+                    established.map_err(|error| pipe.refused_by(error))?;
+                    return Ok(Some(pipe));
+                }
+            }
+        }
+        Err(pipe.refused("the logon takes too many rounds"))
+    }
+
+    /// Writes a bind, or a further token of the logon, and takes its answer.
+    async fn bound(&mut self, pdu: &[u8]) -> Result<std::result::Result<(), RpcError>> {
+        let mut answer = self.exchange(pdu).await?;
+        loop {
+            match self.association.handle_bind_reply(&answer) {
+                Ok(true) => return Ok(Ok(())),
+                Ok(false) => answer = self.more().await?,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+    }
+
+    async fn unbound(session: &Session, name: &str, association: Association) -> Result<Self> {
         let ipc = session.share("IPC$").await?;
         let access = AccessMask::READ_DATA
             | AccessMask::WRITE_DATA
@@ -64,16 +120,7 @@ impl Pipe {
         let mut ask = Ask::existing(access);
         ask.options = CreateOptions::EMPTY;
         let (open, _) = Open::new(&ipc, name, ask, "open").await?;
-        let mut pipe = Self { open, association: Association::new(interface) };
-        let bind = pipe.association.bind();
-        let mut answer = pipe.exchange(&bind).await?;
-        loop {
-            let whole = pipe.association.handle_bind_reply(&answer);
-            if whole.map_err(|error| pipe.refused(&error.to_string()))? {
-                return Ok(pipe);
-            }
-            answer = pipe.more().await?;
-        }
+        Ok(Self { open, association })
     }
 
     /// Makes a call and returns the stub of its answer.
@@ -102,7 +149,7 @@ impl Pipe {
                     tracing::debug!(pipe = %self.open.url, opnum, %status, "RPC fault");
                     return Ok(None);
                 }
-                Err(error) => return Err(self.refused(&error.to_string())),
+                Err(error) => return Err(self.refused_by(error)),
             }
             answer = self.more().await?;
         }
@@ -111,6 +158,20 @@ impl Pipe {
     /// The URL, for messages.
     pub(crate) fn url(&self) -> &str {
         &self.open.url
+    }
+
+    fn refused_by(&self, error: RpcError) -> Error {
+        match error {
+            RpcError::Unprotected => {
+                let why = "an RPC answer is not protected as it should be; it may be forged";
+                Error::new(Cause::Security(why), "call", &*self.open.url)
+            }
+            // A logon that the server does not accept.
+            RpcError::Fault(_) | RpcError::Refused(_) => {
+                Error::new(Status::ACCESS_DENIED, "call", &*self.open.url)
+            }
+            error => self.refused(&error.to_string()),
+        }
     }
 
     fn refused(&self, why: &str) -> Error {

@@ -103,7 +103,7 @@ impl Caller {
     }
 
     /// Returns the logon of the user by the mechanism that is demanded, and by no other.
-    async fn initiator(&self, demand: Demand) -> Result<Initiator, Cause> {
+    pub(crate) async fn initiator(&self, demand: Demand) -> Result<Initiator, Cause> {
         let ambient = &*self.options.ambient;
         let target = Target {
             // MS-SWN note 11: the name is that of the cluster.

@@ -33,6 +33,7 @@ use crate::limits::{
     TICKET_WITHIN,
 };
 use crate::options::Options;
+use crate::rpc_over_tcp::Caller;
 use crate::staggered::Staggered;
 
 /// Everything that a connection of a session is made with.
@@ -74,6 +75,16 @@ enum Addresses {
 }
 
 impl Connector {
+    /// Returns the user for calls of RPC that are protected by a logon of their own.
+    pub(super) fn caller(&self) -> Caller {
+        Caller {
+            options: Arc::clone(&self.options),
+            dial: Arc::clone(&self.dial),
+            host: self.server.host.clone(),
+            credentials: self.credentials.clone(),
+        }
+    }
+
     /// Connects to the server: at the first of its addresses that negotiates, of those that were not
     /// tried in this round of the search.
     pub(super) async fn connect(&self, progress: &Progress) -> Result<Reached, Cause> {

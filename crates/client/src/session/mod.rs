@@ -27,6 +27,7 @@ mod progress;
 mod recovery;
 mod renewal;
 mod search;
+pub(crate) mod shadow_copies;
 pub(crate) mod shares;
 mod siblings;
 mod spoken_dialect;

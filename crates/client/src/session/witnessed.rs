@@ -11,7 +11,7 @@ use super::{Inner, Live, Session};
 use crate::dial::ServerName;
 use crate::limits::WITNESS_GRACE;
 use crate::options::{Encryption, Referrals};
-use crate::rpc_over_tcp::{Caller, Demand};
+use crate::rpc_over_tcp::Demand;
 use crate::witness::{NodeInUse, Verdict, Watched, WitnessInfo};
 
 /// The capabilities of a share whose node is watched, MS-SMB2 3.2.5.5.
@@ -34,7 +34,7 @@ impl Inner {
         share: &str,
         capabilities: ShareCapabilities,
     ) {
-        let Connector { options, dial, server, credentials, .. } = &*self.connector;
+        let Connector { options, server, .. } = &*self.connector;
         // MS-SWN 3.2.4.1: a server that is named by an address cannot be watched.
         let is_named = server.host.parse::<IpAddr>().is_err();
         let is_watched = options.witness && is_named && capabilities.contains(WATCHED);
@@ -51,12 +51,7 @@ impl Inner {
         let share = is_moving.then(|| share.to_owned());
         let place = NodeInUse { generation: live.generation, ip, share, demand };
         let session: Weak<Self> = Arc::downgrade(self);
-        self.watcher.watch(place, session, || Caller {
-            options: Arc::clone(options),
-            dial: Arc::clone(dial),
-            host: server.host.clone(),
-            credentials: credentials.clone(),
-        });
+        self.watcher.watch(place, session, || self.connector.caller());
     }
 }
 

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use frevo_wire::create_context::{AppInstanceVersion, CreateContext};
 use frevo_wire::dtyp::Guid;
 
+use super::parse_guid;
+
 /// The instance of an application that fails over between machines, with its open files.
 ///
 /// An application that begins on another machine has the same id there and a later version. Where it
@@ -96,23 +98,7 @@ impl FromStr for AppInstance {
 
     /// Reads a GUID of 32 hexadecimal digits in five groups, with or without braces.
     fn from_str(text: &str) -> Result<Self, ParseAppInstanceError> {
-        let bare = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
-        let groups: Vec<&str> = bare.split('-').collect();
-        let [first, second, third, fourth, fifth] = &*groups else {
-            return Err(ParseAppInstanceError);
-        };
-        let number = |group: &str, digits| {
-            let is_hex = group.len() == digits && group.bytes().all(|one| one.is_ascii_hexdigit());
-            let number = is_hex.then(|| u64::from_str_radix(group, 16).ok()).flatten();
-            number.map(u64::to_be_bytes).ok_or(ParseAppInstanceError)
-        };
-        let [.., a, b, c, d] = number(first, 8)?;
-        let [.., e, f] = number(second, 4)?;
-        let [.., g, h] = number(third, 4)?;
-        let [.., i, j] = number(fourth, 4)?;
-        let [_, _, k, l, m, n, o, p] = number(fifth, 12)?;
-        // MS-DTYP 2.3.4.2: the first three groups are numbers, which are sent in little-endian order.
-        Ok(Self::new([d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]))
+        parse_guid(text).map(Self::new).ok_or(ParseAppInstanceError)
     }
 }
 
