@@ -62,6 +62,8 @@ pub struct ShareSnapshots {
     pub oldest: Option<u64>,
     /// The newest one.
     pub newest: Option<u64>,
+    /// The number of those that have a time to come, which a wrong clock has left.
+    pub ahead: usize,
     /// The next one that is due. None while none can be made.
     pub next: Option<u64>,
     /// Snapshots that were made since the server's start.

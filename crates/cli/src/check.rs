@@ -140,10 +140,22 @@ fn of_snapshots(
     let finding = |found: &snapshots::FoundPlace| {
         let why = found.place.as_ref().err()?;
         let share = config.shares.iter().find(|share| found.is_of(share))?;
-        let place = sources.place_of_key(&share.name.span(), "snapshots");
-        Some(Finding { place, is_fault: true, text: format!("share {}: {why}", found.share) })
+        let key = if found.is_optional { "keep_deleted" } else { "snapshots" };
+        let place = sources.place_of_key(&share.name.span(), key);
+        let mut text = format!("share {}: {why}", found.share);
+        if found.is_optional {
+            text.push_str("; until then its recycle bin alone keeps deleted files");
+        }
+        Some(Finding { place, is_fault: !found.is_optional, text })
     };
-    found.iter().filter_map(finding).collect()
+    let lacking = snapshots::lacking_rights(found).filter_map(|(found, why)| {
+        let share = config.shares.iter().find(|share| found.is_of(share))?;
+        let place = sources.place_of_key(&share.name.span(), "snapshots");
+        // The server may run as another user, or have further rights by its unit.
+        let text = format!("share {}: with the rights of this command, {why}", found.share);
+        Some(Finding { place, is_fault: false, text })
+    });
+    found.iter().filter_map(finding).chain(lacking).collect()
 }
 
 /// Returns a line about remote procedure calls over TCP; an empty text where they are off.

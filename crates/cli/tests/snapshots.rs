@@ -47,15 +47,16 @@ impl Site {
     fn configure(&self, schedule: &str) {
         let (share, state) = (text(&self.share).to_owned(), self.place.path("state"));
         let config = format!(
-            "[server]\nlisten = [\"{}\"]\nstate_dir = {:?}\ndiscovery = \"off\"\n\
+            "[server]\nlisten = [\"{}\"]\nadministrators = [\"ann\"]\nstate_dir = {:?}\ndiscovery = \"off\"\n\
              [audit]\nfile = {:?}\n\
              [[share]]\nname = \"photos\"\npath = {share:?}\n\
              [share.snapshots]\nschedule = \"{schedule}\"\n\
-             [[user]]\nname = \"ann\"\npassword_file = {:?}\n",
+             [[user]]\nname = \"ann\"\npassword_file = {password:?}\n\
+             [[user]]\nname = \"bob\"\npassword_file = {password:?}\n",
             self.address,
             text(&state),
             text(&self.place.path("audit.log")),
-            text(&self.place.path("password")),
+            password = text(&self.place.path("password")),
         );
         self.place.file("frevo.toml", &config, 0o600);
     }
@@ -203,6 +204,42 @@ fn one_that_cannot_be_removed_keeps_no_other() {
     let status = site.admin(&["status"]);
     assert!(status.succeeds().contains("cannot remove"), "{status:?}");
     assert!(stuck.is_dir());
+}
+
+/// A client has a copy made over MS-FSRVP, reads it, and has it deleted.
+#[test]
+fn a_client_has_a_snapshot_made() {
+    let Some(site) = Site::new("a_client_has_a_snapshot_made", "none") else { return };
+    let (old, new) = (site.place.file("one", "old", 0o600), site.place.file("two", "new", 0o600));
+    site.client(&["put", text(&old), &site.url("a.txt")]).succeeds();
+    let url = |user: &str, share: &str| format!("smb://{user}@{}/{share}", site.address);
+    let refused = site.client(&["snapshots", "create", &url("bob", "photos")]);
+    assert!(refused.code == 1 && refused.err.contains("Backup Operators"), "{refused:?}");
+    let made = site.client(&["snapshots", "create", "--json", &url("ann", "photos")]);
+    let made: Value = serde_json::from_str(made.succeeds()).unwrap();
+    let (share, set) = (made["share"].as_str().unwrap(), made["set"].as_str().unwrap());
+    assert!(share.starts_with("photos@{"), "{made}");
+    assert!(share.contains(made["copy"].as_str().unwrap()), "{made}");
+    site.client(&["put", text(&new), &site.url("a.txt")]).succeeds();
+    let copy = url("ann", share);
+    assert_eq!(site.client(&["cat", &format!("{copy}/a.txt")]).succeeds(), "old");
+    assert_eq!(snapshots(&site.share).len(), 1);
+    // A second copy has a share and a set of its own.
+    let again = site.client(&["snapshots", "create", &url("ann", "photos")]);
+    assert!(again.succeeds().contains("}  20") && again.out.contains("  set "), "{again:?}");
+    assert_eq!(snapshots(&site.share).len(), 2);
+    for wrong in [&*url("ann", "photos"), &url("ann", "photos/a.txt")] {
+        assert_eq!(site.client(&["snapshots", "delete", wrong, set]).code, 2, "{wrong}");
+    }
+    assert_eq!(site.client(&["snapshots", "delete", &copy, "no-guid"]).code, 2);
+    site.client(&["snapshots", "delete", &copy, set]).succeeds();
+    assert_eq!(snapshots(&site.share).len(), 1);
+    let gone = site.client(&["snapshots", "delete", &copy, set]);
+    assert!(gone.code == 6 && gone.err.contains("no such share or copy"), "{gone:?}");
+    let none = site.client(&["snapshots", "create", &url("ann", "none")]);
+    assert!(none.code == 6 && none.err.contains("no such share"), "{none:?}");
+    let local = site.client(&["snapshots", "create", "photos"]);
+    assert!(local.code == 2 && local.err.contains("--server"), "{local:?}");
 }
 
 /// Ends the client that writes, also when an assertion fails.

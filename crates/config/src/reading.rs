@@ -62,6 +62,7 @@ impl Config {
             config = config.zip(part).map(|(config, part)| config.overlaid(part));
         }
         if let Some(config) = &mut config {
+            config.keep_deleted_files();
             config.guard_folders();
             config.find_sites();
             faults.extend(config.faults(&whole));

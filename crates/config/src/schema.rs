@@ -233,6 +233,11 @@ impl Config {
         }
     }
 
+    /// Gives shares the recycle bins and the snapshots that `keep_deleted` stands for.
+    pub(super) fn keep_deleted_files(&mut self) {
+        self.shares.iter_mut().for_each(ShareSection::keep_deleted_files);
+    }
+
     /// Tells the targets of all links the sites of their names.
     pub(super) fn find_sites(&mut self) {
         NamespaceSection::find_sites(&mut self.namespaces, &self.sites);

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::cluster_words::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
+use super::keep_deleted::KeptDays;
 use super::names::{ShareName, Who};
 use super::parsed;
 use super::recycle::{self, RecycleSection};
@@ -165,6 +166,9 @@ pub struct ShareSection {
     /// Deleted files go to a recycle bin.
     #[serde(default, deserialize_with = "recycle::deserialize")]
     pub recycle: Option<RecycleSection>,
+    /// The time for which deleted files are kept, in a recycle bin and in snapshots.
+    #[serde(default)]
+    pub keep_deleted: Option<KeptDays>,
     /// The servers of a cluster have the share in turn.
     #[serde(default)]
     pub cluster: bool,
@@ -260,6 +264,19 @@ impl ShareSection {
         }
     }
 
+    /// Gives the share the recycle bin and the snapshots that `keep_deleted` stands for, but for those that it has by
+    /// keys of their own.
+    pub(super) fn keep_deleted_files(&mut self) {
+        let Some(kept) = self.keep_deleted else { return };
+        if self.recycle.is_none() {
+            self.recycle =
+                Some(RecycleSection { keep_days: kept.days(), ..RecycleSection::default() });
+        }
+        if self.snapshots.is_none() && !self.cluster && self.user_part().is_none() {
+            self.snapshots = Some(Snapshots::Kept(KeptSnapshots::for_days(kept.days())));
+        }
+    }
+
     /// The reason for which the server cannot make snapshots of the share.
     fn snapshots_fault(&self) -> Option<&'static str> {
         self.kept_snapshots()?;
@@ -324,6 +341,7 @@ impl ShareSection {
             audit: None,
             max_connections: None,
             recycle: None,
+            keep_deleted: None,
             cluster: false,
             group: None,
             addresses: Vec::new(),

@@ -7,7 +7,7 @@ use frevo_snapshots::{FOLDER, PATTERN, Schedule};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
-use super::values::{SnapshotPath, SnapshotProvider};
+use super::values::{Size, SnapshotPath, SnapshotProvider};
 
 /// The snapshots that stay unless the table says otherwise.
 const SCHEDULE: &str = "hourly keep 24, daily keep 30, weekly keep 12, monthly keep 24";
@@ -29,9 +29,14 @@ pub struct KeptSnapshots {
     pub provider: SnapshotProvider,
     /// The times at which they are made, and those that stay.
     pub schedule: SnapshotSchedule,
+    /// The oldest ones are removed while the file system has less space left.
+    pub min_free: Option<Size>,
     /// Their place, by what the server has found out about the folder.
     #[serde(skip)]
     pub place: Option<SnapshotFolders>,
+    /// True if the share does without them where the folder can have none: `keep_deleted` asks for them.
+    #[serde(skip)]
+    pub is_optional: bool,
 }
 
 impl Default for KeptSnapshots {
@@ -39,7 +44,9 @@ impl Default for KeptSnapshots {
         Self {
             provider: SnapshotProvider::Auto,
             schedule: SnapshotSchedule(String::from(SCHEDULE)),
+            min_free: None,
             place: None,
+            is_optional: false,
         }
     }
 }
@@ -91,6 +98,12 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
 }
 
 impl KeptSnapshots {
+    /// Returns those that `keep_deleted` asks for.
+    pub(super) fn for_days(days: u32) -> Self {
+        let schedule = SnapshotSchedule(format!("hourly keep 24, daily keep {days}"));
+        Self { schedule, is_optional: true, ..Self::default() }
+    }
+
     /// Returns the place of the snapshots: in a folder of the share until it is found.
     pub fn folders(&self) -> Option<SnapshotFolders> {
         self.place.clone().or_else(|| format!("{FOLDER}/{PATTERN}").parse().ok())
@@ -118,7 +131,9 @@ mod tests {
         let default = kept("snapshots = {}");
         assert_eq!(default, KeptSnapshots::default());
         assert_eq!(default.schedule.schedule().unwrap().to_string(), SCHEDULE);
-        let table = kept("[share.snapshots]\nprovider = \"btrfs\"\nschedule = \"daily keep 3\"");
+        let table = "[share.snapshots]\nprovider = \"btrfs\"\nschedule = \"daily keep 3\"\nmin_free = \"10G\"";
+        let table = kept(table);
+        assert_eq!(table.min_free, Some(Size(10 << 30)));
         assert_eq!(table.provider, SnapshotProvider::Btrfs);
         assert_eq!(table.schedule.schedule().unwrap().kept_at_most(), 3);
         let text = "[[share]]\nname = \"a\"\npath = \"/a\"\nsnapshots = \".snapshots/%N\"\n";

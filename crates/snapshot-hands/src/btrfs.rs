@@ -17,7 +17,11 @@ pub(crate) struct Btrfs {
     share: PathBuf,
 }
 
-const RIGHT_TO_REMOVE: &str = "to remove one takes CAP_SYS_ADMIN (contrib/frevo-snapshots.conf for the unit of \
+/// The mount option by which the owner of a snapshot may remove it.
+pub(crate) const REMOVING_ALLOWED: &str = "user_subvol_rm_allowed";
+
+/// The right to remove snapshots.
+pub(crate) const RIGHT_TO_REMOVE: &str = "to remove one takes CAP_SYS_ADMIN (contrib/frevo-snapshots.conf for the unit of \
     systemd) or the mount option user_subvol_rm_allowed";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

@@ -43,7 +43,7 @@ pub(crate) fn options(kind: &str) -> Option<&'static str> {
 }
 
 impl Lvm {
-    /// Mounts the snapshots that there are.
+    /// Mounts the snapshots that there are, as far as they can be: the others are tried again.
     pub(crate) fn open(volume: &Volume, mounts: &Path) -> Result<Self, SnapshotFault> {
         let lvm = |name| Program::find(name, "lvm2");
         let programs = Programs {
@@ -54,10 +54,18 @@ impl Lvm {
             umount: Program::find("umount", "mount")?,
         };
         let opened = Self::by(programs, volume, mounts)?;
-        for at in opened.list()? {
-            opened.mount(at)?;
-        }
+        // A fault is told when the server asks for the mounts.
+        let _ = opened.mount_all();
         Ok(opened)
+    }
+
+    /// Mounts the snapshots that are not mounted. One that cannot be keeps no other one.
+    pub(crate) fn mount_all(&self) -> Result<(), SnapshotFault> {
+        let mut end = Ok(());
+        for at in self.list()? {
+            end = end.and(self.mount(at));
+        }
+        end
     }
 
     fn by(programs: Programs, volume: &Volume, mounts: &Path) -> Result<Self, SnapshotFault> {
@@ -192,6 +200,30 @@ mod tests {
                 "--quiet|--yes|v-g/da-ta-frevo-2026.11.30-02.00.00|",
             ]
         );
+    }
+
+    /// A fault at the start, such as a device that is not there yet, was there until the next start.
+    #[test]
+    fn a_mount_that_fails_is_tried_again() {
+        let place = tempfile::tempdir().unwrap();
+        let recorder = Recorder::new("  thin\n");
+        let lvm = lvm(&recorder, place.path(), "vg").unwrap();
+        recorder.say(
+            "da-ta-frevo-2026.11.30-02.00.00|da-ta\n  da-ta-frevo-2026.11.30-03.00.00|da-ta\n",
+        );
+        let failing = Lvm {
+            programs: Programs {
+                mount: Program::at(Path::new("/no such program")),
+                ..lvm.programs
+            },
+            ..lvm
+        };
+        assert!(failing.mount_all().unwrap_err().to_string().contains("no such program"));
+        let programs = Programs { mount: recorder.program(), ..failing.programs };
+        let lvm = Lvm { programs, ..failing };
+        lvm.mount_all().unwrap();
+        let mounts = recorder.calls().iter().filter(|call| call.starts_with("-t|xfs|")).count();
+        assert_eq!(mounts, 2);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Mount {
     pub(crate) kind: String,
     /// The device, or the dataset of ZFS.
     pub(crate) source: String,
+    /// The options of the file system, with commas between them.
+    options: String,
 }
 
 impl Mount {
@@ -34,6 +36,11 @@ impl Mount {
         let mut mounts = list.lines().filter_map(parse);
         let mount = mounts.find(|mount| mount.id == found.stx_mnt_id);
         mount.ok_or_else(|| SnapshotFault(format!("{} is in no mount", folder.display())))
+    }
+
+    /// Returns true if the file system has this option.
+    pub(crate) fn has_option(&self, name: &str) -> bool {
+        self.options.split(',').any(|option| option == name)
     }
 
     /// Returns true if a file system is mounted at `point`.
@@ -75,7 +82,8 @@ fn parse(line: &str) -> Option<Mount> {
     let mut right = right.split(' ');
     let kind = right.next()?.to_owned();
     let source = path(right.next()?).to_str()?.to_owned();
-    Some(Mount { id, root, point, kind, source })
+    let options = right.next()?.to_owned();
+    Some(Mount { id, root, point, kind, source, options })
 }
 
 /// A path, in which blanks, tabs, line ends and backslashes are written as octal numbers.
@@ -114,9 +122,16 @@ mod tests {
         assert_eq!(mount.below(Path::new("/tank/my photos")).unwrap(), Path::new(""));
         let fault = mount.below(Path::new("/srv")).unwrap_err().to_string();
         assert!(fault.contains("by that path"), "{fault}");
+        assert!(mount.has_option("rw") && mount.has_option("xattr") && !mount.has_option("x"));
         let part = Mount { root: "/a".into(), ..mount };
         assert!(part.below(Path::new("/tank/my photos")).is_err());
-        for wrong in ["", "x", "36 35 98:0 / /mnt", "36 35 98:0 / /mnt rw - ext3"] {
+        for wrong in [
+            "",
+            "x",
+            "36 35 98:0 / /mnt",
+            "36 35 98:0 / /mnt rw - ext3",
+            "36 35 98:0 / /mnt rw - ext3 /dev/root",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert!(Mount::of(Path::new("/proc")).is_ok_and(|mount| mount.kind == "proc"));

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use frevo_posix::subvolumes;
 use frevo_snapshots::{FOLDER, PATTERN, Second};
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::thread::CapabilitySet;
 
 use crate::btrfs::{self, Btrfs};
 use crate::fault::SnapshotFault;
@@ -186,6 +187,29 @@ impl SnapshotPlace {
         path.to_string_lossy().into_owned()
     }
 
+    /// Returns a sentence about the right to act that this process lacks, and the process of the snapshots with it.
+    /// None if it has what it needs.
+    pub fn lacks_right(&self) -> Option<String> {
+        let has_right = || {
+            let rights = rustix::thread::capabilities(None);
+            rights.is_ok_and(|rights| rights.effective.contains(CapabilitySet::SYS_ADMIN))
+        };
+        match self {
+            Self::Btrfs { share } => {
+                let is_allowed = |mount: Mount| mount.has_option(btrfs::REMOVING_ALLOWED);
+                let may_remove = || has_right() || Mount::of(share).is_ok_and(is_allowed);
+                let what = "snapshots can be made, but none removed";
+                (!may_remove()).then(|| format!("{self}: {what}: {}", btrfs::RIGHT_TO_REMOVE))
+            }
+            // The rights of `zfs allow` are those of users.
+            Self::Zfs { .. } => None,
+            Self::Lvm { .. } => (!has_right()).then(|| {
+                let what = "no snapshots can be made: that takes CAP_SYS_ADMIN";
+                format!("{self}: {what} (contrib/frevo-snapshots.conf for the unit of systemd)")
+            }),
+        }
+    }
+
     /// Returns true if both have the same snapshots: one of the two shares would remove those of the other.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {
@@ -258,6 +282,13 @@ impl Provider {
         }
     }
 
+    pub(crate) fn mount(&self) -> Result<(), SnapshotFault> {
+        match self {
+            Self::Btrfs(_) | Self::Zfs(_) => Ok(()),
+            Self::Lvm(lvm) => lvm.mount_all(),
+        }
+    }
+
     pub(crate) fn create(&self, at: Second) -> Result<(), SnapshotFault> {
         match self {
             Self::Btrfs(btrfs) => btrfs.create(at),
@@ -314,6 +345,28 @@ mod tests {
         {
             assert!(place.parse::<frevo_posix::SnapshotFolders>().is_ok(), "{place}");
         }
+    }
+
+    /// A thread has its own capabilities, and gives them up without harm to others.
+    #[test]
+    fn a_right_that_is_lacking_is_told() {
+        let volume = Volume { group: "vg".into(), volume: "data".into(), kind: "ext4".into() };
+        let lvm = SnapshotPlace::Lvm { volume, mounts: "/x".into(), inner: "".into() };
+        let zfs = SnapshotPlace::Zfs { dataset: "a".into(), point: "/a".into(), inner: "".into() };
+        let btrfs = SnapshotPlace::Btrfs { share: "/proc".into() };
+        let told = std::thread::spawn(move || {
+            let mut rights = rustix::thread::capabilities(None).unwrap();
+            if rights.effective.contains(CapabilitySet::SYS_ADMIN) {
+                assert_eq!((lvm.lacks_right(), btrfs.lacks_right()), (None, None));
+            }
+            rights.effective.remove(CapabilitySet::SYS_ADMIN);
+            rustix::thread::set_capabilities(None, rights).unwrap();
+            [&lvm, &zfs, &btrfs].map(SnapshotPlace::lacks_right)
+        });
+        let [lvm, zfs, btrfs] = told.join().unwrap();
+        assert!(lvm.unwrap().contains("no snapshots can be made: that takes CAP_SYS_ADMIN"));
+        assert!(btrfs.unwrap().contains("none removed: to remove one takes CAP_SYS_ADMIN"));
+        assert_eq!(zfs, None);
     }
 
     #[test]

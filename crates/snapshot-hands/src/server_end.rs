@@ -98,6 +98,14 @@ impl Hands {
         }
     }
 
+    /// Mounts the snapshots of a share that clients find by mounts alone and that are not mounted.
+    ///
+    /// # Errors
+    /// A sentence about the first one that cannot be mounted. The others are.
+    pub fn mount(&mut self, share: usize) -> Result<(), SnapshotFault> {
+        self.ask(share, Act::Mount, ACT_PATIENCE).map(drop)
+    }
+
     /// Makes the snapshot of a second. It has all that was written before the call, and is on the disk when
     /// the call returns.
     ///
@@ -167,6 +175,7 @@ mod tests {
         assert!(why(hands.list(0)).contains("not on btrfs"));
         assert!(why(hands.create(0, at)).contains("not on btrfs"));
         assert!(why(hands.remove(0, at)).contains("not on btrfs"));
+        assert!(why(hands.mount(0)).contains("not on btrfs"));
         assert_eq!(why(hands.list(1)), "there is no such share");
         assert_eq!(why(hands.list(usize::MAX)), "there is no such share");
     }

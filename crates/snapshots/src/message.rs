@@ -11,6 +11,8 @@ use crate::second::Second;
 pub enum Act {
     /// Lists the server's own snapshots.
     List,
+    /// Mounts the snapshots that clients find by mounts alone and that are not mounted.
+    Mount,
     /// Makes the snapshot of this second.
     Create(Second),
     /// Removes the snapshot of this second.
@@ -55,6 +57,7 @@ const CREATE: u32 = 2;
 const REMOVE: u32 = 3;
 const CHANGED: u32 = 4;
 const FAILED: u32 = 5;
+const MOUNT: u32 = 6;
 
 /// Takes a number off the front of a message.
 fn number(message: &mut &[u8]) -> Option<u32> {
@@ -74,6 +77,7 @@ impl Request {
     pub fn to_bytes(self) -> Vec<u8> {
         let (kind, at) = match self.act {
             Act::List => (LIST, 0),
+            Act::Mount => (MOUNT, 0),
             Act::Create(at) => (CREATE, at.since_1970()),
             Act::Remove(at) => (REMOVE, at.since_1970()),
         };
@@ -94,6 +98,7 @@ impl Request {
         let (id, kind, share, at) = (number(rest)?, number(rest)?, number(rest)?, second(rest)?);
         let act = match kind {
             LIST if at.since_1970() == 0 => Act::List,
+            MOUNT if at.since_1970() == 0 => Act::Mount,
             CREATE => Act::Create(at),
             REMOVE => Act::Remove(at),
             _ => return None,
@@ -206,7 +211,7 @@ mod tests {
     proptest! {
         #[test]
         fn messages_come_back(id: u32, share: u32, at in seconds(), list in proptest::collection::vec(seconds(), 0..9), why in "\\PC{0,30}") {
-            for act in [Act::List, Act::Create(at), Act::Remove(at)] {
+            for act in [Act::List, Act::Mount, Act::Create(at), Act::Remove(at)] {
                 let request = Request { id, share, act };
                 prop_assert_eq!(Request::parse(&request.to_bytes()), Some(request));
             }

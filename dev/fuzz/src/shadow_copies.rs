@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use frevo_rpc::fsrvp::{Context, NewCopy, Reply, Request, ShadowCopySets};
-use frevo_rpc::limits::{MAX_FSRVP_COPIES, MAX_FSRVP_SETS};
+use frevo_rpc::limits::{MAX_FSRVP_COPIES, MAX_FSRVP_LEFT, MAX_FSRVP_SETS};
 use frevo_wire::dtyp::{FileTime, Guid};
 
 use crate::choices::Choices;
@@ -68,8 +68,10 @@ fn steps(choices: &mut Choices<'_>) {
             9 => drop(sets.abort(set)),
             10 => drop(sets.delete(set, other, &unc)),
             11 => drop(sets.mapping(set, other, &unc, 1, now)),
+            _ if kind & 128 != 0 => drop(sets.expire_left(now.as_secs())),
             _ => drop(sets.elapse(now)),
         }
+        assert!(sets.left_count() <= MAX_FSRVP_LEFT);
         assert!(sets.snapshots().count() <= MAX_FSRVP_SETS * MAX_FSRVP_COPIES);
         assert!(sets.exposures().count() <= sets.snapshots().count());
     }

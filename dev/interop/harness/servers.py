@@ -142,8 +142,19 @@ PROFILES = {
     "namespaces": ([*OFFERED, "-r", "-D"], ["-r"]),
     # Administrators may add shares below a folder, which must exist when the server starts.
     "share-roots": ([*OFFERED, "-A", "smbuser", "-R", "roots"], []),
-    # The folder fsrvp_share must be a btrfs when the server starts.
-    "shadow-copies": ([*OFFERED, "-r", "-m", 'fsrvp_share=[share.snapshots]\nschedule = "none"'], []),
+    # The folder fsrvp_share must be a btrfs when the server starts. smbd keeps the shares of copies in its registry.
+    "shadow-copies": (
+        [*OFFERED, "-r", "-m", 'fsrvp_share=[share.snapshots]\nschedule = "none"'],
+        [
+            "-r",
+            "-g",
+            "registry shares = yes",
+            "-g",
+            "include = registry",
+            "-M",
+            "fsrvp_share=vfs objects = btrfs\nbtrfs: manipulate snapshots = yes",
+        ],
+    ),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),

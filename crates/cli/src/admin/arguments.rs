@@ -43,9 +43,10 @@ Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration or findings of check, 5
 runs, 6 this server is no node of a cluster";
 
 const SNAPSHOTS_HELP: &str = "\
-With a URL this lists the tokens of the snapshots in which there is the file or directory. With \
---server the commands are about the snapshots that this machine's server makes of a share with \
-[share.snapshots].
+With a URL this lists the tokens of the snapshots in which there is the file or directory; \
+`create` has the server make one that stays and is a share of its own until `delete` (MS-FSRVP; for \
+Administrators and Backup Operators). With --server the commands are about the snapshots that this \
+machine's server makes of a share with [share.snapshots].
 
 Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication, 5 cannot connect or no server runs, 6 not \
 found, or the server makes no snapshots";
@@ -135,11 +136,49 @@ pub(crate) struct SnapshotsArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotsVerb {
     /// Make a snapshot of a share now
-    Create(SnapshotsOfShare),
+    Create(Box<SnapshotCreation>),
+    /// Delete a snapshot that `create` has made of a share of another machine
+    Delete(Box<SnapshotDeletion>),
     /// Remove the snapshots that the schedule of a share does not keep
     Prune(SnapshotsOfShare),
     /// List the snapshots that the server has made of a share
     List(SnapshotsOfShare),
+}
+
+/// `frevo snapshots create`
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotCreation {
+    /// URL of a share; with --server the name of one
+    pub(crate) share: String,
+
+    /// Ask the server of this machine, over its admin socket
+    #[arg(long)]
+    pub(crate) server: bool,
+
+    /// Admin socket of the server [default: of the service, or of your own server]
+    #[arg(long, value_name = "PATH", requires = "server", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+
+    /// Use the server of this configuration
+    #[arg(long, short, value_name = "FILE", requires = "server", conflicts_with = "socket", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// `frevo snapshots delete`
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotDeletion {
+    /// URL of the share that `create` has named
+    pub(crate) url: Url,
+
+    /// Set of the snapshot, as `create` has named it
+    #[arg(value_name = "GUID")]
+    pub(crate) set: String,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
 }
 
 /// A share of this machine's server.

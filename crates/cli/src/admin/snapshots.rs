@@ -8,16 +8,36 @@ use super::socket::ask;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
+use crate::remote;
 use crate::text_table::{Align, Table};
 
 use Align::{Left, Right};
+
+/// Does what concerns a share of another machine. None for what concerns this machine's server.
+pub(super) fn of_another_machine(arguments: &SnapshotsArguments) -> Option<Done> {
+    match (&arguments.verb, &arguments.url) {
+        (None, Some(url)) => Some(remote::snapshots(&arguments.connection, url)),
+        (Some(SnapshotsVerb::Create(of)), _) if !of.server => Some(match of.share.parse() {
+            Ok(url) => remote::create_shadow_copy(&of.connection, &url),
+            Err(why) => {
+                let advice = "for a share of this machine's server, add --server";
+                Err(Failure::new(Exit::Usage, format!("{why}; {advice}")))
+            }
+        }),
+        (Some(SnapshotsVerb::Delete(of)), _) => {
+            Some(remote::delete_shadow_copy(&of.connection, &of.url, &of.set))
+        }
+        _ => None,
+    }
+}
 
 pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
     let act = |of: &SnapshotsOfShare, act: fn(String) -> SnapshotAct| act(of.share.clone());
     match &arguments.verb {
         Some(SnapshotsVerb::Create(of)) => {
-            let act = act(of, |share| SnapshotAct::Create { share });
-            tell(&of.place, &act, "made").await
+            let (socket, config) = (of.socket.clone(), of.config.clone());
+            let place = ServerPlace { socket, config, json: of.connection.json };
+            tell(&place, &SnapshotAct::Create { share: of.share.clone() }, "made").await
         }
         Some(SnapshotsVerb::Prune(of)) => {
             let act = act(of, |share| SnapshotAct::Prune { share });
@@ -26,7 +46,7 @@ pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
         Some(SnapshotsVerb::List(of)) => {
             tell(&of.place, &act(of, |share| SnapshotAct::List { share }), "").await
         }
-        None => {
+        None | Some(SnapshotsVerb::Delete(_)) => {
             Err(Failure::new(Exit::Usage, "name a file or directory, or create, prune or list"))
         }
     }
@@ -76,6 +96,13 @@ pub(super) fn shown(shares: &[ShareSnapshots]) -> String {
     }
     let mut lines: String = table.lines().iter().map(|line| format!("{line}\n")).collect();
     for share in shares {
+        if share.ahead > 0 {
+            lines.push_str(&format!(
+                "snapshots of {}: {} of a time to come; is the clock of this machine right?\n",
+                printable(&share.share),
+                share.ahead
+            ));
+        }
         if let Some(why) = &share.last_error {
             lines.push_str(&format!(
                 "snapshots of {}: {}\n",
@@ -100,11 +127,16 @@ mod tests {
             count: 3,
             oldest: Some(951_827_696),
             newest: Some(951_827_697),
+            ahead: 2,
             last_error: Some("no space".into()),
             ..ShareSnapshots::default()
         };
         let text = shown(&[share]);
         assert!(text.contains("photos        btrfs      3  2000-02-29 12:34:56 UTC"), "{text}");
+        assert!(
+            text.contains("\nsnapshots of photos: 2 of a time to come; is the clock"),
+            "{text}"
+        );
         assert!(text.ends_with("\nsnapshots of photos: no space\n"), "{text}");
     }
 }

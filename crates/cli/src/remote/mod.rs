@@ -51,6 +51,7 @@ mod restore;
 mod round_trips;
 mod saved;
 mod secret_service;
+mod shadow_copies;
 mod sparse;
 mod spelling;
 mod sync;
@@ -101,6 +102,20 @@ pub(crate) fn snapshots(connection: &Connection, url: &Url) -> Done {
     logon::open_as(None);
     let done = block_on("interrupted", queries::snapshots(connection, url));
     done.and_then(|()| output::unwritten())
+}
+
+/// Has a server make a shadow copy of a share.
+pub(crate) fn create_shadow_copy(connection: &Connection, url: &Url) -> Done {
+    logon::open_as(None);
+    let interrupted = "interrupted; the server may have made the snapshot";
+    let done = block_on(interrupted, shadow_copies::create(connection, url));
+    done.and_then(|()| output::unwritten())
+}
+
+/// Has a server delete the shadow copy that a share serves.
+pub(crate) fn delete_shadow_copy(connection: &Connection, url: &Url, set: &str) -> Done {
+    logon::open_as(None);
+    block_on("interrupted", shadow_copies::delete(connection, url, set))
 }
 
 /// The message after Ctrl-C.

@@ -4,6 +4,7 @@
 //! says what each call does with the sets, and what is to be done outside. All of it is values.
 
 mod calls;
+mod left;
 mod saved;
 mod sets;
 mod unc;

@@ -3,10 +3,12 @@
 //! Fixed fields in little-endian order, texts after their length. The context that a client has set is not
 //! stored: MS-FSRVP 3.1.3 begins without one.
 
-use super::sets::{Copy, Set, ShadowCopySets, Status, Timer};
+use super::left::{LeftCopies, LeftCopy};
+use super::sets::{Copy, Set, ShadowCopySets, Snapshot, Status, Timer};
 use super::{Context, share_of};
 use crate::limits::{
-    FSRVP_LONG_TIMER, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES, MAX_FSRVP_SETS, MAX_SHADOW_COPY_NAME,
+    FSRVP_LONG_TIMER, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES, MAX_FSRVP_LEFT, MAX_FSRVP_SETS,
+    MAX_SHADOW_COPY_NAME,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,8 +16,10 @@ use core::time::Duration;
 use frevo_wire::codec::{Malformed, Parsed, Reader};
 use frevo_wire::dtyp::{FileTime, Guid};
 
-/// The first bytes of the form.
+/// The first bytes of the form without copies that were left behind, which earlier versions read.
 const MAGIC: [u8; 8] = *b"FRVOSC01";
+/// The first bytes of the form that ends with copies that were left behind.
+const MAGIC_LEFT: [u8; 8] = *b"FRVOSC02";
 const WHAT: &str = "stored shadow copies";
 
 /// The numbers that stand for the states.
@@ -96,10 +100,28 @@ fn set(r: &mut Reader<'_>) -> Parsed<Set> {
     Ok(Set { id, owner, status, context, copies })
 }
 
+fn put_left(bytes: &mut Vec<u8>, left: &LeftCopies) {
+    bytes.extend(u32::try_from(left.0.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for LeftCopy { owner, snapshot } in &left.0 {
+        put_text(bytes, owner);
+        put_text(bytes, &snapshot.share);
+        bytes.extend(snapshot.taken.to_le_bytes());
+    }
+}
+
+fn left(r: &mut Reader<'_>) -> Parsed<LeftCopies> {
+    let one = |r: &mut Reader<'_>| {
+        let (owner, share, taken) = (text(r)?, text(r)?, r.u64(WHAT)?);
+        Ok(LeftCopy { owner, snapshot: Snapshot { share, taken } })
+    };
+    (0..count(r, MAX_FSRVP_LEFT)?).map(|_| one(r)).collect::<Parsed<Vec<_>>>().map(LeftCopies)
+}
+
 impl ShadowCopySets {
     /// Returns the bytes to be stored.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::from(MAGIC);
+        let has_left = !self.left.0.is_empty();
+        let mut bytes = Vec::from(if has_left { MAGIC_LEFT } else { MAGIC });
         let is_long = self.timer.is_some_and(|timer| timer.length == FSRVP_LONG_TIMER);
         bytes.push(u8::from(is_long));
         bytes.extend(u32::try_from(self.sets.len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -112,6 +134,9 @@ impl ShadowCopySets {
             bytes.extend(u32::try_from(set.copies.len()).unwrap_or(u32::MAX).to_le_bytes());
             set.copies.iter().for_each(|copy| put_copy(&mut bytes, copy));
         }
+        if has_left {
+            put_left(&mut bytes, &self.left);
+        }
         bytes
     }
 
@@ -121,16 +146,19 @@ impl ShadowCopySets {
     /// Bytes of another form.
     pub fn from_bytes(bytes: &[u8], now: Duration) -> Parsed<Self> {
         let r = &mut Reader::new(bytes);
-        if r.array(WHAT)? != MAGIC {
-            return Err(Malformed::new(WHAT));
-        }
+        let has_left = match r.array(WHAT)? {
+            MAGIC => false,
+            MAGIC_LEFT => true,
+            _ => return Err(Malformed::new(WHAT)),
+        };
         let length = if flag(r)? { FSRVP_LONG_TIMER } else { FSRVP_SHORT_TIMER };
         let sets = (0..count(r, MAX_FSRVP_SETS)?).map(|_| set(r)).collect::<Parsed<Vec<_>>>()?;
+        let left = if has_left { left(r)? } else { LeftCopies::default() };
         let on_their_way = sets.iter().filter(|set| set.status != Status::Recovered).count();
         if r.remaining() != 0 || on_their_way > 1 {
             return Err(Malformed::new(WHAT));
         }
         let timer = (on_their_way == 1).then(|| Timer { due: now.saturating_add(length), length });
-        Ok(Self { sets, timer, ..Self::default() })
+        Ok(Self { sets, timer, left, ..Self::default() })
     }
 }

@@ -3,6 +3,7 @@
 //! One set at a time is on its way, from StartShadowCopySet to its recovery (MS-FSRVP 3.1.4.3). The Message
 //! Sequence Timer belongs to it. Times are those of the caller's clock, which only has to run.
 
+use super::left::LeftCopies;
 use super::{Context, HResult, Reply, ShareMapping, share_of};
 use crate::limits::{
     FSRVP_LONG_TIMER, FSRVP_RETRIES, FSRVP_SETS_PER_ACCOUNT, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES,
@@ -127,6 +128,8 @@ pub struct Removal {
     pub snapshots: Vec<Snapshot>,
     /// Snapshots that stay, and are thinned as the server's others from now on.
     pub released: Vec<Snapshot>,
+    /// Snapshots that were released before, and are removed where no schedule thins them.
+    pub expired: Vec<Snapshot>,
 }
 
 /// The outcome of SetContext.
@@ -148,6 +151,8 @@ pub struct ShadowCopySets {
     pub(super) timer: Option<Timer>,
     /// The set that the timer has ended last.
     pub(super) expired: Option<Guid>,
+    /// The copies that clients have left behind.
+    pub(super) left: LeftCopies,
 }
 
 impl Copy {
@@ -177,7 +182,7 @@ impl Set {
         Removal {
             shares: exposed.map(Copy::exposed_name).collect(),
             snapshots: self.copies.iter().filter_map(Copy::snapshot).collect(),
-            released: Vec::new(),
+            ..Removal::default()
         }
     }
 }
@@ -246,7 +251,11 @@ impl ShadowCopySets {
                     *removal = set.removal();
                     // Exposed snapshots are whole: the client may have copied from them. They stay.
                     if set.status == Status::Exposed {
-                        removal.released = core::mem::take(&mut removal.snapshots);
+                        let left = core::mem::take(&mut removal.snapshots);
+                        let goes =
+                            left.iter().filter_map(|one| self.left.add(&set.owner, one.clone()));
+                        removal.expired = goes.collect();
+                        removal.released = left;
                     }
                 }
                 self.forget_context();
@@ -507,7 +516,7 @@ impl ShadowCopySets {
         Ok(Removal {
             shares: gone.is_exposed.then(|| gone.exposed_name()).into_iter().collect(),
             snapshots: gone.snapshot().into_iter().collect(),
-            released: Vec::new(),
+            ..Removal::default()
         })
     }
 
@@ -523,6 +532,12 @@ impl ShadowCopySets {
         let set = self.remove_unfinished();
         self.expired = set.as_ref().map(|set| set.id).or(self.expired);
         Some(set.map(|set| set.removal()).unwrap_or_default())
+    }
+
+    /// Returns the snapshots that clients left behind long before `now`, a second since 1970. They are known no
+    /// more, and are to be removed where no schedule thins them.
+    pub fn expire_left(&mut self, now: u64) -> Vec<Snapshot> {
+        self.left.expire(now)
     }
 
     /// The snapshots of all sets: nobody else removes them.
@@ -541,6 +556,11 @@ impl ShadowCopySets {
     /// Returns the status of a set. None for one that there is not.
     pub fn status(&self, set: Guid) -> Option<Status> {
         self.set(set).ok().map(|set| set.status)
+    }
+
+    /// Returns the number of snapshots that clients have left behind.
+    pub const fn left_count(&self) -> usize {
+        self.left.0.len()
     }
 
     /// Returns true if there is no set.

@@ -42,6 +42,7 @@ struct Hands {
     waits: Mutex<bool>,
     goes_on: Condvar,
     released: Mutex<Vec<u64>>,
+    expired: Mutex<Vec<u64>>,
     removed: AtomicU64,
 }
 
@@ -56,6 +57,7 @@ impl Hands {
             waits: Mutex::new(false),
             goes_on: Condvar::new(),
             released: Mutex::default(),
+            expired: Mutex::default(),
             removed: AtomicU64::new(0),
         })
     }
@@ -106,6 +108,10 @@ impl Snapshotter for Hands {
 
     fn release(&self, _: &str, taken: u64) {
         self.released.lock().push(taken);
+    }
+
+    fn expire(&self, _: &str, taken: u64) {
+        self.expired.lock().push(taken);
     }
 
     fn store(&self, state: &[u8]) -> io::Result<()> {
@@ -441,6 +447,29 @@ fn a_client_that_begins_again_leaves_its_snapshots_to_the_schedule() {
         assert_eq!(*hands.released.lock(), [1_800_000_000]);
         assert_eq!(hands.count(), 2);
     });
+}
+
+/// Copies that were left behind are known after a restart, and go when they are old.
+#[test]
+fn old_copies_that_clients_left_go() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), "old").unwrap();
+    let hands = Hands::new(&dir);
+    // One copy is long ago, the other will be made in years.
+    for (taken, count) in [(1_000_000_000, 1), (9_000_000_000, 2)] {
+        hands.next.store(taken, Ordering::Release);
+        let sets =
+            if hands.stored.lock().is_empty() { ShadowCopySets::default() } else { hands.sets() };
+        serve(&hands, "staff", sets, async |world| {
+            let mut ann = Backup::of(world, "ann").await;
+            ann.exposed().await;
+            ann.done(Request::SetContext(Context::EMPTY)).await;
+            assert_eq!(hands.released.lock().len(), count);
+        });
+    }
+    // The second run has found the first copy too old at its start.
+    assert_eq!(*hands.expired.lock(), [1_000_000_000]);
+    assert_eq!(hands.sets().left_count(), 1);
 }
 
 /// The share of a shadow copy lets in those whom its share lets in.

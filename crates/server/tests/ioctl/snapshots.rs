@@ -104,10 +104,6 @@ fn earlier_versions_are_listed_and_read() {
             ] {
                 assert_eq!(content(&mut peer, &mount, &reads(&name)).await, text, "{name}");
             }
-            // Clients cannot reach the folder of the snapshots by its own path, only by the names
-            // of snapshots. It is guarded in snapshots as well.
-            let path = reads(&format!(".snapshots\\{token}\\f"));
-            peer.create(&mount, &path).await.expect(Status::ACCESS_DENIED);
             let both = warped(reads(&format!("{token}\\f")), token);
             assert_eq!(content(&mut peer, &mount, &both).await, text);
         }
@@ -116,6 +112,38 @@ fn earlier_versions_are_listed_and_read() {
         peer.create(&mount, &warped(reads("f"), none)).await.expect(missing);
         peer.create(&mount, &reads(&format!("{none}\\f"))).await.expect(missing);
         peer.create(&mount, &warped(reads("late"), OLD)).await.expect(missing);
+    });
+}
+
+/// Clients reach the folder of the snapshots by the names of snapshots alone. Its own path has the answer of all
+/// guarded names, in the share as in a snapshot, whether something is there or not: so it tells nothing.
+#[test]
+fn the_folder_of_snapshots_has_one_answer() {
+    in_snapshots(PATTERN, share, async |world, root| {
+        std::fs::create_dir(root.join(".snapshots").join(OLD).join(".snapshots")).unwrap();
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        for name in [
+            String::from(".snapshots"),
+            String::from(".SNAPSHOTS\\none"),
+            String::from(".snapshots\\unrelated"),
+            String::from(".snapshots\\none\\f"),
+            format!(".snapshots\\{OLD}"),
+            format!(".snapshots\\{OLD}\\f"),
+            format!(".snapshots\\{NEW}\\none\\f"),
+            format!("{NEW}\\.snapshots"),
+            format!("{OLD}\\.snapshots\\none"),
+        ] {
+            for want in [Want::existing(&name), reads(&name)] {
+                let reply = peer.create(&mount, &want).await;
+                assert_eq!(reply.status(), Status::ACCESS_DENIED, "{name}");
+            }
+        }
+        for token in [OLD, NEW] {
+            for name in [".snapshots", ".snapshots\\f"] {
+                let want = warped(reads(name), token);
+                peer.create(&mount, &want).await.expect(Status::ACCESS_DENIED);
+            }
+        }
     });
 }
 

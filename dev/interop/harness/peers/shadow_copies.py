@@ -1,6 +1,7 @@
 """Shadow copies of a share on btrfs, by Samba's rpcclient and smbtorture's rpc.fsrvp: MS-FSRVP."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ class Btrfs:
         for command in (["mkfs.btrfs", "-q", image], ["mount", "-o", "loop", image, self.folder]):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.folder.chmod(0o777)
+        # smbd makes snapshots in a folder that is there already; Frevo's server has one of its own.
+        (self.folder / ".snapshots").mkdir(mode=0o700)
 
     def detach(self):
         if self.folder and os.path.ismount(self.folder):
@@ -40,18 +43,23 @@ class Btrfs:
         folder = self.folder / ".frevo-snapshots"
         return sorted(os.listdir(folder)) if folder.exists() else []
 
+    def subvolumes(self):
+        """Returns the number of snapshots, wherever they are."""
+        command = ["btrfs", "subvolume", "list", "-s", self.folder]
+        return len(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines())
+
 
 @contextlib.contextmanager
-def serving(ctx):
+def serving(ctx, kind="frevo"):
     """Runs a further server, whose share has snapshots."""
     if ctx.server.kind != "frevo":
-        raise Skip("smbd asks programs of the host for snapshots")
+        raise Skip("the run against Frevo has these")
     if not shutil.which("mkfs.btrfs", path="/usr/sbin:/sbin:" + os.environ["PATH"]):
         raise Skip("btrfs-progs is not installed")
     before, disk, server = ctx.server, Btrfs(), None
     try:
         try:
-            server = Server(before.kind, "shadow-copies", before.program, port=PORT, disk=disk, samba=before.samba)
+            server = Server(kind, "shadow-copies", before.program, port=PORT, disk=disk, samba=before.samba)
         except subprocess.CalledProcessError as error:
             raise Skip(f"no btrfs can be mounted: {error}") from error
         ctx.server = server
@@ -132,3 +140,52 @@ def torture(ctx):
         for test in (*tests, "get_version", "is_path_supported"):
             binding = f"ncacn_np:{ctx.server.address}[smb2,sign]"
             run_suite(ctx, f"rpc.fsrvp.fsrvp.{test}", binding, user=ADMINISTRATOR, options=("-p", PORT))
+
+
+@group("shadow-copies/frevo-client", seconds=30)
+def frevo_client(ctx):
+    """`frevo snapshots create` and `delete` over MS-FSRVP: Frevo's server, and smbd with its rpcd_fsrvp."""
+    for kind in ("frevo", "smbd"):
+        with ctx.check(f"{kind}/server-alive"), serving(ctx, kind) as disk:
+            made_and_deleted(ctx, kind, disk)
+
+
+def made_and_deleted(ctx, kind, disk):
+    program = os.environ["FREVO_CLIENT"]
+    server, file = ctx.server, disk.folder / "file"
+
+    def frevo(verb, *more, user=ADMINISTRATOR, share=SHARE):
+        url = f"smb://{user}@{server.address}:{server.port}/{share}"
+        command = [program, "snapshots", verb, url, *more, "--json"]
+        return ctx.command(*command, env={"FREVO_PASSWORD": server.password}, timeout=60)
+
+    file.write_text("old\n")
+    found = None
+    with ctx.check(f"{kind}/refused"):
+        status, output = frevo("create", user=server.user)
+        if not status or "Backup Operators" not in output or disk.subvolumes():
+            raise Failure(f"{status} {output}")
+        status, output = frevo("create", share=server.share)
+        if not status or "makes no snapshots of this share" not in output:
+            raise Failure(f"{status} {output}")
+    with ctx.check(f"{kind}/create"):
+        status, output = frevo("create")
+        if status or disk.subvolumes() != 1:
+            raise Failure(f"{status} {disk.subvolumes()} {output}")
+        found = json.loads(output)
+    if not found:
+        return
+    file.write_text("new\n")
+    copy = found["share"]
+    with ctx.check(f"{kind}/read"):
+        _, output = ctx.command(*server.smbclient("get file -", share=copy, user=ADMINISTRATOR))
+        if "old" not in output:
+            raise Failure(output)
+    with ctx.check(f"{kind}/delete"):
+        status, output = frevo("delete", found["set"], share=copy)
+        if status or disk.subvolumes():
+            raise Failure(f"{status} {disk.subvolumes()} {output}")
+    with ctx.check(f"{kind}/deleted"):
+        status, output = frevo("delete", found["set"], share=copy)
+        if not status or "no such" not in output:
+            raise Failure(f"{status} {output}")

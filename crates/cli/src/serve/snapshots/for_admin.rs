@@ -12,17 +12,27 @@ use tokio::sync::oneshot;
 pub(super) enum Asked {
     /// An act of an administrator.
     Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, String>> },
-    /// The schedules of a new configuration, by shares.
-    Schedules(Vec<(String, Schedule)>),
+    /// The rules of a new configuration for the shares that have snapshots.
+    Rules(Vec<KeepingRules>),
     /// An act for a client of MS-FSRVP.
     ShadowCopy { copy: ShadowCopy, answer: oneshot::Sender<Result<u64, String>> },
 }
 
-/// A shadow copy that is made, removed or released. It is known by the second since 1970.
+/// The rules of a configuration for a share.
+pub(super) struct KeepingRules {
+    /// The name of the share.
+    pub(super) share: String,
+    pub(super) schedule: Schedule,
+    /// The bytes that the file system is to have left.
+    pub(super) min_free: Option<u64>,
+}
+
+/// A shadow copy that is made, removed, released, or too old after its release. It is known by the second since 1970.
 pub(super) enum ShadowCopy {
     Create { share: String, by: String },
     Remove { share: String, taken: u64, by: String },
     Release { share: String, taken: u64 },
+    Expire { share: String, taken: u64 },
 }
 
 /// The end of those who ask.
@@ -41,9 +51,9 @@ impl ForAdmin {
         self.wishes.clone()
     }
 
-    /// Tells the thread the schedules of a new configuration.
-    pub(super) fn set_schedules(&self, schedules: Vec<(String, Schedule)>) {
-        if self.wishes.try_send(Asked::Schedules(schedules)).is_err() {
+    /// Tells the thread the rules of a new configuration.
+    pub(super) fn set_rules(&self, rules: Vec<KeepingRules>) {
+        if self.wishes.try_send(Asked::Rules(rules)).is_err() {
             tracing::error!(target: "frevo::snapshot",
                 "the new schedules of snapshots are not in force; reload the configuration again");
         }

@@ -1,10 +1,14 @@
 //! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
 //! what administrators ask for.
 
+mod room;
 mod shadow_copies;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,6 +41,7 @@ const WISHES: usize = 16;
 const PLACE: &str = "place";
 /// The acts that can fail.
 const LIST: &str = "list";
+const MOUNT: &str = "mount";
 const CREATE: &str = "create";
 const REMOVE: &str = "remove";
 
@@ -56,6 +61,11 @@ pub(super) struct KeptShare {
     at: Option<usize>,
     /// None while the configuration has no schedule for the share any more.
     schedule: Option<Schedule>,
+    folder: PathBuf,
+    /// The bytes that the file system is to have left.
+    min_free: Option<u64>,
+    /// The moment until which the space that a removal frees is waited for.
+    room_wait: Option<Instant>,
     existing: Vec<Second>,
     /// Those of `existing` that are shadow copies of MS-FSRVP: the schedule does not see them.
     held: BTreeSet<Second>,
@@ -73,6 +83,10 @@ pub(super) struct KeptShare {
     stuck: BTreeSet<Second>,
     /// The moment at which the list was read.
     listed: Option<Instant>,
+    /// The moment from which on mounts that are missing are looked for. None at the start.
+    next_mounts: Option<Instant>,
+    /// True after the log has told of snapshots of a time to come.
+    is_ahead_told: bool,
     /// The schedule removes those that it does not keep: at the start, and when it has made one. So a snapshot
     /// that an administrator asks for takes nobody's place at once.
     thins: bool,
@@ -97,6 +111,9 @@ impl KeptShare {
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
             at,
             schedule: Some(found.schedule.clone()),
+            folder: found.folder.clone(),
+            min_free: found.min_free,
+            room_wait: None,
             existing: Vec::new(),
             knows_held: held.is_some(),
             held: held.unwrap_or_default(),
@@ -105,6 +122,8 @@ impl KeptShare {
             gone: BTreeSet::new(),
             stuck: BTreeSet::new(),
             listed: None,
+            next_mounts: None,
+            is_ahead_told: false,
             thins: true,
             waits_until: None,
             made: 0,
@@ -120,6 +139,11 @@ impl KeptShare {
         self.existing.iter().filter(|taken| !is_held(taken)).copied().collect()
     }
 
+    /// The number of snapshots that have a time to come: a clock was wrong, or is.
+    fn ahead(&self, now: Second) -> usize {
+        self.existing.iter().filter(|taken| **taken > now).count()
+    }
+
     fn why(&self) -> Option<&str> {
         self.failed.as_ref().map(|failed| &*failed.why)
     }
@@ -133,6 +157,7 @@ impl KeptShare {
             count: self.existing.len(),
             oldest: self.existing.iter().min().map(|taken| taken.since_1970()),
             newest: self.existing.iter().max().map(|taken| taken.since_1970()),
+            ahead: self.ahead(now),
             next: next
                 .and_then(|schedule| schedule.next(&self.scheduled(), now))
                 .map(Second::since_1970),
@@ -205,6 +230,9 @@ impl Keeper {
             let Some(now) = now() else { continue };
             rest = rest.min(self.tick_share(at, now));
             self.remove_unwanted(at);
+            self.mount(at);
+            self.make_room(at, room::space_left);
+            self.tell_ahead(at, now);
         }
         self.show();
         rest
@@ -347,6 +375,32 @@ impl Keeper {
         Ok(())
     }
 
+    /// Mounts the snapshots that are not mounted, if it is time for that. A fault keeps nothing else from its turn.
+    fn mount(&mut self, at: usize) {
+        let is_due = |share: &&mut KeptShare| {
+            share.at.is_some() && share.next_mounts.is_none_or(|next| next <= Instant::now())
+        };
+        if self.shares.get_mut(at).filter(is_due).is_none() {
+            return;
+        }
+        let mounted = self.act(at, MOUNT, |hands, place| hands.mount(place));
+        if let Some(share) = self.shares.get_mut(at) {
+            let pause = if mounted.is_ok() { LIST_AGE } else { RETRY };
+            share.next_mounts = Instant::now().checked_add(pause);
+        }
+    }
+
+    /// Logs once that there are snapshots of a time to come.
+    fn tell_ahead(&mut self, at: usize, now: Second) {
+        let Some(share) = self.shares.get_mut(at) else { return };
+        let ahead = share.ahead(now);
+        if ahead > 0 && !share.is_ahead_told {
+            tracing::warn!(target: "frevo::snapshot", share = share.name, snapshots = ahead,
+                "the share has snapshots of a time to come: the clock of this machine is wrong, or was");
+        }
+        share.is_ahead_told = ahead > 0;
+    }
+
     fn create(&mut self, at: usize, taken: Second, by: &str) -> Result<(), String> {
         let begun = Instant::now();
         let is_full = self.shares.get(at).is_some_and(|share| share.existing.len() >= LISTED);
@@ -408,10 +462,11 @@ impl Keeper {
     /// Does what an administrator asks for.
     fn carry_out(&mut self, asked: Asked) {
         match asked {
-            Asked::Schedules(schedules) => {
+            Asked::Rules(rules) => {
                 for share in &mut self.shares {
-                    let new = schedules.iter().find(|(name, _)| *name == share.name);
-                    share.schedule = new.map(|(_, schedule)| schedule.clone());
+                    let new = rules.iter().find(|rules| rules.share == share.name);
+                    share.schedule = new.map(|rules| rules.schedule.clone());
+                    share.min_free = new.and_then(|rules| rules.min_free);
                     share.thins = true;
                 }
             }

@@ -23,7 +23,7 @@ use super::plan::Plan;
 use crate::exit::Failure;
 use crate::state;
 
-use self::for_admin::ForAdmin;
+use self::for_admin::{ForAdmin, KeepingRules};
 use self::keeper::{Keeper, KeptShare};
 pub(crate) use self::places::{FoundPlace, find};
 use self::shadow_copies::Supported;
@@ -39,6 +39,8 @@ pub(super) struct Prepared {
     supported: Supported,
     /// The file of the shadow copies. None for a server that keeps no state.
     file: Option<PathBuf>,
+    /// Sentences about rights that are lacking.
+    lacking: Vec<String>,
 }
 
 /// The keeper of the snapshots, which goes on until the process ends.
@@ -53,6 +55,8 @@ pub(super) struct Snapshots {
 /// without `[share.snapshots]`.
 pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
     let mut found = find(&plan.config);
+    // These keep deleted files in their recycle bins alone, which `frevo check` tells.
+    found.retain(|found| found.place.is_ok() || !found.is_optional);
     let set_up = set_up(&plan.config, &found);
     let started =
         (!set_up.shares.is_empty()).then(|| Started::begin(&set_up, &log_options(&plan.config)));
@@ -71,7 +75,13 @@ pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
     let names = supported(&found, &plan.config, &offered);
     let file = plan.has_state.then(|| state::dir_of(&plan.config).join(state::SHADOW_COPIES));
     let supported = Arc::new(Mutex::new(names));
-    (!found.is_empty()).then_some(Prepared { started, found, offered, supported, file })
+    let lacking = lacking_rights(&found).map(|(_, why)| why).collect();
+    (!found.is_empty()).then_some(Prepared { started, found, offered, supported, file, lacking })
+}
+
+/// The places for which this process lacks a right, each with a sentence.
+pub(crate) fn lacking_rights(found: &[FoundPlace]) -> impl Iterator<Item = (&FoundPlace, String)> {
+    found.iter().filter_map(|found| Some((found, found.place.as_ref().ok()?.lacks_right()?)))
 }
 
 /// The names of the shares of which clients can have shadow copies made: those with a place. MS-FSRVP 3.1.4.9:
@@ -118,6 +128,9 @@ impl Prepared {
             let at = found.place.is_ok().then(|| places.next()).flatten();
             KeptShare::new(found, at, held.clone())
         });
+        for why in &self.lacking {
+            tracing::warn!(target: "frevo::snapshot", "{why}");
+        }
         let keeper =
             Keeper::new(shares.collect(), self.started.map(Started::hands), server.clone());
         let keeper =
@@ -148,9 +161,14 @@ impl Snapshots {
     pub(super) fn reload(&self, config: &Config) {
         let of = |found: &FoundPlace| {
             let share = config.shares.iter().find(|share| found.is_of(share))?;
-            Some((found.share.clone(), share.kept_snapshots()?.schedule.schedule()?))
+            let kept = share.kept_snapshots()?;
+            Some(KeepingRules {
+                share: found.share.clone(),
+                schedule: kept.schedule.schedule()?,
+                min_free: kept.min_free.map(|size| size.0),
+            })
         };
-        self.keeper.set_schedules(self.found.iter().filter_map(of).collect());
+        self.keeper.set_rules(self.found.iter().filter_map(of).collect());
         *self.supported.lock() = supported(&self.found, config, &self.offered);
     }
 }

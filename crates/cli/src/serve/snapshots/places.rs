@@ -20,6 +20,10 @@ pub(crate) struct FoundPlace {
     /// Its folder.
     pub(crate) folder: PathBuf,
     pub(crate) schedule: Schedule,
+    /// The bytes that the file system is to have left.
+    pub(crate) min_free: Option<u64>,
+    /// True if the share does without snapshots where it can have none.
+    pub(crate) is_optional: bool,
     /// The place, or what the folder would need.
     pub(crate) place: Result<SnapshotPlace, String>,
 }
@@ -59,7 +63,9 @@ pub(crate) fn find(config: &Config) -> Vec<FoundPlace> {
         let place =
             SnapshotPlace::find(&folder, kind, &mounts(config)).map_err(|fault| fault.to_string());
         let place = place.and_then(|place| usable(place, &all));
-        all.push(FoundPlace { share: share.name.get_ref().to_string(), folder, schedule, place });
+        let (share, is_optional) = (share.name.get_ref().to_string(), kept.is_optional);
+        let min_free = kept.min_free.map(|size| size.0);
+        all.push(FoundPlace { share, folder, schedule, min_free, is_optional, place });
     }
     all
 }
@@ -99,5 +105,9 @@ mod tests {
         assert!(why(0).contains("put it on btrfs or ZFS"), "{}", why(0));
         assert!(why(1).contains("not on ZFS"), "{}", why(1));
         assert!(found[0].is_of(&config.shares[0]) && !found[0].is_of(&config.shares[2]));
+        assert!(!found[0].is_optional);
+        let text = "[[share]]\nname = \"a\"\npath = \"/proc\"\nkeep_deleted = \"3 days\"\n";
+        let found = find(&Config::parse(text).unwrap());
+        assert!(found[0].is_optional && found[0].place.is_err());
     }
 }

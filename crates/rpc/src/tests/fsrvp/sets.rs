@@ -272,6 +272,72 @@ fn sets_have_limits() {
     assert_eq!(sets.add(guid(1), copy(2, "one more"), ZERO), Err(HResult::OUT_OF_MEMORY));
 }
 
+/// Has the account make copies of `share`, the first in second `from`, and leave each of them behind. Returns
+/// those that go for them.
+fn leave(
+    sets: &mut ShadowCopySets,
+    owner: &str,
+    share: &str,
+    seconds: core::ops::Range<u64>,
+) -> Vec<u64> {
+    let mut expired = Vec::new();
+    for taken in seconds {
+        // Each client is a new one, so that none has begun again too often.
+        sets.elapse(FSRVP_SHORT_TIMER);
+        assert_eq!(sets.set_context(Context::EMPTY, client(1), ZERO).result, Ok(()));
+        sets.start(guid(9), guid(1), owner, ZERO).unwrap();
+        sets.add(guid(1), copy(2, share), ZERO).unwrap();
+        sets.begin_commit(guid(1)).unwrap();
+        sets.end_commit(guid(1), Ok(&[taken]), ZERO);
+        sets.end_expose(guid(1), true, ZERO);
+        let removal = sets.set_context(Context::EMPTY, client(1), ZERO).removal;
+        assert_eq!(removal.released.len(), 1);
+        expired.extend(removal.expired.into_iter().map(|gone| gone.taken));
+    }
+    expired
+}
+
+#[test]
+fn copies_that_clients_leave_have_limits() {
+    let mut sets = ShadowCopySets::default();
+    let limit = FSRVP_LEFT_PER_ACCOUNT as u64;
+    assert!(leave(&mut sets, "ann", "files", 100..100 + limit).is_empty());
+    assert!(leave(&mut sets, "ann", "other", 200..201).is_empty(), "another share");
+    assert!(leave(&mut sets, "bob", "files", 300..301).is_empty(), "another account");
+    assert_eq!(leave(&mut sets, "ANN", "FILES", 400..402), [100, 101]);
+    assert_eq!(sets.left_count(), FSRVP_LEFT_PER_ACCOUNT + 2);
+    // The age.
+    let mut read = ShadowCopySets::from_bytes(&sets.to_bytes(), ZERO).unwrap();
+    let age = FSRVP_LEFT_AGE.as_secs();
+    assert!(read.expire_left(101 + age).is_empty());
+    let old: Vec<u64> = read.expire_left(103 + age).iter().map(|one| one.taken).collect();
+    assert_eq!(old, [102, 103]);
+    assert!(read.expire_left(0).is_empty(), "the clock is set back");
+    assert_eq!(read.left_count(), FSRVP_LEFT_PER_ACCOUNT);
+    // All accounts together.
+    let mut sets = ShadowCopySets::default();
+    for account in 0..MAX_FSRVP_LEFT as u64 {
+        assert!(leave(&mut sets, &format!("a{account}"), "x", account..account + 1).is_empty());
+    }
+    assert_eq!(leave(&mut sets, "b", "x", 9_000..9_002), [0, 1]);
+    assert_eq!(sets.left_count(), MAX_FSRVP_LEFT);
+    assert!(ShadowCopySets::from_bytes(&sets.to_bytes(), ZERO).is_ok());
+}
+
+/// Without copies that were left behind, earlier versions read the state.
+#[test]
+fn the_stored_form_is_the_earlier_one_if_it_can_be() {
+    let mut sets = up_to(Status::Exposed);
+    assert!(sets.to_bytes().starts_with(b"FRVOSC01"));
+    sets.set_context(Context::EMPTY, client(1), ZERO);
+    let stored = sets.to_bytes();
+    assert!(stored.starts_with(b"FRVOSC02"));
+    assert_eq!(ShadowCopySets::from_bytes(&stored, ZERO).unwrap().left_count(), 1);
+    for cut in 0..stored.len() {
+        assert!(ShadowCopySets::from_bytes(&stored[..cut], ZERO).is_err(), "{cut}");
+    }
+}
+
 #[test]
 fn sets_outlive_the_server() {
     for status in ALL {
@@ -325,7 +391,11 @@ proptest! {
 
     #[test]
     fn any_bytes_are_sets_or_none(tail in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..200_usize) {
-        let mut bytes = up_to(Status::Exposed).to_bytes();
+        let mut sets = up_to(Status::Exposed);
+        if cut % 2 == 0 {
+            sets.set_context(Context::EMPTY, client(1), ZERO);
+        }
+        let mut bytes = sets.to_bytes();
         bytes.truncate(cut);
         bytes.extend(tail);
         if let Ok(sets) = ShadowCopySets::from_bytes(&bytes, ZERO) {

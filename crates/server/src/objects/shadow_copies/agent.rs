@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Asked, BY_SERVER, Requester, ShadowCopies, Snapshotter};
 use crate::base::host;
-use crate::base::limits::SHADOW_COPY_CALLS;
+use crate::base::limits::{SHADOW_COPY_AGES, SHADOW_COPY_CALLS};
 use crate::base::panics;
 use crate::objects::kick::{Administrator, Kick, kick};
 use crate::objects::server::ServerState;
@@ -83,6 +83,8 @@ struct Agent {
     /// The bytes that are stored.
     stored: Vec<u8>,
     began: Instant,
+    /// The next look at the age of copies that clients have left behind.
+    ages: Instant,
     waiting: Vec<Waiting>,
     ends: mpsc::UnboundedSender<Ended>,
     ended: Option<mpsc::UnboundedReceiver<Ended>>,
@@ -130,6 +132,7 @@ impl Agent {
             stored: sets.to_bytes(),
             sets,
             began: Instant::now(),
+            ages: Instant::now(),
             waiting: Vec::new(),
             ends,
             ended: Some(ended),
@@ -186,8 +189,7 @@ impl Agent {
     fn next_look(&self) -> Instant {
         let timer = self.sets.due().map(|due| self.began + due);
         let waits = self.waiting.iter().map(|waiting| waiting.until);
-        let far = Instant::now() + Duration::from_secs(3_600);
-        waits.chain(timer).min().unwrap_or(far).min(far)
+        waits.chain(timer).min().unwrap_or(self.ages).min(self.ages)
     }
 
     async fn answer(&mut self, asked: Asked) {
@@ -444,6 +446,22 @@ impl Agent {
             let _ = self.store().await;
             self.carry_out(removal, BY_SERVER).await;
         }
+        if self.ages <= now {
+            self.ages = now + SHADOW_COPY_AGES;
+            self.expire().await;
+        }
+    }
+
+    /// Removes old copies that clients have left behind.
+    async fn expire(&mut self) {
+        let Some(server) = self.server.upgrade() else { return };
+        let (before, (now, _)) = (self.sets.clone(), server.ambient.now().to_unix());
+        let expired = self.sets.expire_left(u64::try_from(now).unwrap_or(0));
+        if self.store().await.is_err() {
+            self.sets = before;
+        } else {
+            self.carry_out(Removal { expired, ..Removal::default() }, BY_SERVER).await;
+        }
     }
 
     /// Stores the state if it has changed.
@@ -470,7 +488,7 @@ impl Agent {
 
     /// Ends the shares of shadow copies, then removes the snapshots.
     async fn carry_out(&self, removal: Removal, by: &str) {
-        let Removal { shares, snapshots, released } = removal;
+        let Removal { shares, snapshots, released, expired } = removal;
         if let Some(server) = self.server.upgrade().filter(|_| !shares.is_empty()) {
             server.change_exposed(|exposed| exposed.retain(|one| !shares.contains(&one.name)));
             for name in shares {
@@ -478,13 +496,14 @@ impl Agent {
                 kick(&server, &Kick::Share(name), by).await;
             }
         }
-        if snapshots.is_empty() && released.is_empty() {
+        if snapshots.is_empty() && released.is_empty() && expired.is_empty() {
             return;
         }
         let (hands, by) = (Arc::clone(&self.hands), by.to_owned());
         let done = tokio::task::spawn_blocking(move || {
             remove(&*hands, &snapshots, &by);
             released.iter().for_each(|one| hands.release(&one.share, one.taken));
+            expired.iter().for_each(|one| hands.expire(&one.share, one.taken));
         });
         let _ = done.await;
     }

@@ -38,6 +38,10 @@ pub trait Snapshotter: Send + Sync + fmt::Debug {
     /// Leaves a snapshot to the schedule of its share.
     fn release(&self, share: &str, taken: u64);
 
+    /// Removes a snapshot that was released, if its share has no schedule that thins it. If it cannot be
+    /// removed, that is tried again later.
+    fn expire(&self, share: &str, taken: u64);
+
     /// Stores the state. It is on the disk when the call returns.
     ///
     /// # Errors

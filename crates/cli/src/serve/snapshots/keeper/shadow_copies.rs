@@ -11,6 +11,8 @@ use super::{Keeper, KeptShare, REMOVED_AT_ONCE, RETRY, SCHEDULE, now};
 /// Time between looks for a second in which the share has no snapshot yet, and their number.
 const NEXT_SECOND: Duration = Duration::from_millis(100);
 const LOOKS_FOR_SECOND: usize = 30;
+/// The word for the limits of copies that clients leave behind, in the audit log.
+const LIMIT: &str = "fsrvp";
 /// Seconds of removed shadow copies that are remembered.
 const GONE: usize = 64;
 
@@ -35,13 +37,14 @@ impl Keeper {
             ShadowCopy::Release { share, taken } => {
                 let (at, second) = self.known(share, *taken)?;
                 self.hold(at, second, false);
-                let Some(share) = self.shares.get_mut(at) else { return Ok(*taken) };
-                // Without a schedule nobody would ever remove what clients leave.
-                if share.schedule.as_ref().is_some_and(Schedule::is_none) {
-                    self.remove_now_or_later(at, second, SCHEDULE)?;
-                } else {
+                if let Some(share) = self.shares.get_mut(at) {
                     share.thins = true;
                 }
+                Ok(*taken)
+            }
+            ShadowCopy::Expire { share, taken } => {
+                let (at, second) = self.known(share, *taken)?;
+                self.expire(at, second)?;
                 Ok(*taken)
             }
         }
@@ -50,6 +53,21 @@ impl Keeper {
     fn known(&self, share: &str, taken: u64) -> Result<(usize, Second), String> {
         let second = Second::new(taken).ok_or("there is no such second")?;
         Ok((self.known_place_of(share)?, second))
+    }
+
+    /// Removes a shadow copy that a client has left behind where no schedule thins it.
+    fn expire(&mut self, at: usize, taken: Second) -> Result<(), String> {
+        let is_kept = |share: &KeptShare| !share.schedule.as_ref().is_some_and(Schedule::is_none);
+        if self.shares.get(at).is_none_or(is_kept) {
+            return Ok(());
+        }
+        // An administrator may have removed it meanwhile.
+        let listed = self.list(at);
+        let share = self.shares.get(at);
+        if listed.is_ok() && !share.is_some_and(|share| share.existing.contains(&taken)) {
+            return Ok(());
+        }
+        self.remove_now_or_later(at, taken, LIMIT)
     }
 
     /// Removes a shadow copy. One that cannot be removed now is tried again.

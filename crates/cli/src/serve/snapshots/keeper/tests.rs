@@ -1,0 +1,171 @@
+//! The thread's acts on a btrfs of the test's own. It takes root, and says so where it is left out.
+#![allow(clippy::print_stdout, unreachable_pub, reason = "a test that is left out says so")]
+
+#[path = "../../../../../posix/tests/common/loops.rs"]
+mod loops;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use frevo_server::{UserList, vfs};
+use frevo_snapshot_hands::{SetUp, ShareSetUp, SnapshotPlace};
+use loops::Mounted;
+
+use super::super::for_admin::ShadowCopy;
+use super::*;
+
+/// A keeper of one share, which is on a file system of its own.
+struct Site {
+    keeper: Keeper,
+    share: PathBuf,
+    _mounted: Mounted,
+}
+
+impl Site {
+    fn new(schedule: &str) -> Option<Self> {
+        let mounted = Mounted::new("btrfs", 256, &["-q"], "loop")?;
+        let share = mounted.path().join("share");
+        let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(&share).status();
+        assert!(made.unwrap().success());
+        let place = SnapshotPlace::find(&share, None, Path::new("/nowhere")).unwrap();
+        let found = FoundPlace {
+            share: String::from("photos"),
+            folder: share.clone(),
+            schedule: schedule.parse().unwrap(),
+            min_free: None,
+            is_optional: false,
+            place: Ok(place.clone()),
+        };
+        let set_up = ShareSetUp { folder: share.clone(), kind: place.kind() };
+        let set_up = SetUp { shares: vec![set_up], mounts: "/nowhere".into() };
+        let kept = KeptShare::new(&found, Some(0), Some(BTreeSet::new()));
+        let server = Server::builder()
+            .share("photos", vfs::folder(&share).unwrap())
+            .accounts(Arc::new(UserList::new().user("ann", "secret")))
+            .build()
+            .unwrap();
+        let hands = Some(Hands::within(set_up).unwrap());
+        Some(Self { keeper: Keeper::new(vec![kept], hands, server), share, _mounted: mounted })
+    }
+
+    fn copy(&mut self, copy: ShadowCopy) -> Result<u64, String> {
+        self.keeper.shadow_copy(&copy)
+    }
+
+    fn create(&mut self) -> u64 {
+        let (share, by) = (String::from("Photos"), String::from("ann"));
+        self.copy(ShadowCopy::Create { share, by }).unwrap()
+    }
+
+    fn release(&mut self, taken: u64) {
+        let share = String::from("photos");
+        assert_eq!(self.copy(ShadowCopy::Release { share, taken }), Ok(taken));
+    }
+
+    fn expire(&mut self, taken: u64) {
+        let share = String::from("photos");
+        assert_eq!(self.copy(ShadowCopy::Expire { share, taken }), Ok(taken));
+    }
+
+    fn count(&self) -> usize {
+        let folder = self.share.join(frevo_snapshots::FOLDER);
+        std::fs::read_dir(folder).unwrap().count()
+    }
+}
+
+/// The copy of a client that begins again was removed at once.
+#[test]
+fn copies_that_are_left_stay_without_a_schedule_until_they_expire() {
+    let Some(mut site) = Site::new("none") else { return };
+    let (one, two) = (site.create(), site.create());
+    site.release(one);
+    site.release(two);
+    site.keeper.tick();
+    assert_eq!(site.count(), 2);
+    site.expire(one);
+    assert_eq!(site.count(), 1);
+    // One that somebody else has removed is no fault.
+    site.expire(one);
+    assert_eq!(site.keeper.shares[0].why(), None);
+    assert_eq!(site.keeper.shares[0].removed, 1);
+    site.expire(two);
+    assert_eq!(site.count(), 0);
+}
+
+/// With a schedule, that alone says which ones stay.
+#[test]
+fn copies_that_are_left_belong_to_the_schedule() {
+    let Some(mut site) = Site::new("monthly keep 1") else { return };
+    let (one, two) = (site.create(), site.create());
+    // The schedule makes one of its own, in a second that has none, and does not see those of the client.
+    while site.keeper.shares[0].scheduled().is_empty() {
+        site.keeper.tick();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(site.count(), 3);
+    site.expire(one);
+    assert_eq!(site.count(), 3);
+    site.release(one);
+    site.release(two);
+    site.keeper.tick();
+    assert_eq!(site.count(), 1);
+}
+
+/// A snapshot of a time to come is told, once.
+#[test]
+fn a_clock_that_is_behind_is_noticed() {
+    let Some(mut site) = Site::new("none") else { return };
+    let now = now().unwrap();
+    let later = Second::new(now.since_1970() + 100_000).unwrap();
+    site.keeper.create(0, later, "ann").unwrap();
+    site.create();
+    site.keeper.tick();
+    assert!(site.keeper.shares[0].is_ahead_told);
+    let view = site.keeper.views.lock()[0].clone();
+    assert_eq!((view.ahead, view.count), (1, 2));
+    site.keeper.remove(0, later, "ann").unwrap();
+    site.keeper.tick();
+    assert!(!site.keeper.shares[0].is_ahead_told);
+}
+
+/// While the disk is too full the oldest go, one at a time, but for the newest and for copies of clients.
+#[test]
+fn the_oldest_go_while_the_disk_is_too_full() {
+    let Some(mut site) = Site::new("none") else { return };
+    let held = site.create();
+    let taken: Vec<Second> = (1..=3)
+        .map(|age| Second::new(now().unwrap().since_1970() - age * 1_000).unwrap())
+        .collect();
+    for taken in &taken {
+        site.keeper.create(0, *taken, "ann").unwrap();
+    }
+    let newest = now().unwrap().since_1970() + 10;
+    site.keeper.create(0, Second::new(newest).unwrap(), "ann").unwrap();
+    site.keeper.shares[0].min_free = Some(1_000);
+    let list = |site: &mut Site| {
+        site.keeper.list(0).unwrap();
+        site.keeper.shares[0].existing.clone()
+    };
+    assert_eq!(list(&mut site).len(), 5);
+    for left in [None, Some(1_000), Some(u64::MAX)] {
+        site.keeper.make_room(0, |_| left);
+        assert_eq!(list(&mut site).len(), 5, "{left:?}");
+    }
+    site.keeper.make_room(0, |_| Some(999));
+    let existing = list(&mut site);
+    assert!(existing.len() == 4 && !existing.contains(&taken[2]), "the oldest went");
+    // The space is waited for.
+    site.keeper.make_room(0, |_| Some(0));
+    assert_eq!(list(&mut site).len(), 4);
+    for count in [3, 2, 2] {
+        site.keeper.shares[0].room_wait = None;
+        site.keeper.make_room(0, |_| Some(0));
+        assert_eq!(list(&mut site).len(), count);
+    }
+    let mut kept: Vec<u64> = list(&mut site).into_iter().map(Second::since_1970).collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [held, newest]);
+    assert!(room::space_left(&site.share).is_some_and(|left| left > 1 << 20));
+    assert_eq!(room::space_left(Path::new("/no such folder")), None);
+}
