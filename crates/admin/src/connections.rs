@@ -204,8 +204,16 @@ mod tests {
         let (levels, accounts) = (Arc::new(NoLog), Arc::new(NoAccounts));
         let snapshots = Some(Arc::new(Slow(time)) as Arc<dyn crate::SnapshotKeeper>);
         let (configuration, cluster) = (Arc::new(NoAccounts), None);
-        let admin =
-            Admin { server, levels, accounts, configuration, cluster, snapshots, token: None };
+        let admin = Admin {
+            server,
+            levels,
+            accounts,
+            configuration,
+            cluster,
+            snapshots,
+            quotas: None,
+            token: None,
+        };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));
         let (mut peer, stream) = tokio::io::duplex(1 << 16);
         peer.write_all(request).await.unwrap();

@@ -22,6 +22,7 @@ mod history;
 pub mod limits;
 mod metrics;
 mod page;
+mod quotas;
 mod routes;
 mod snapshots;
 mod sockets;
@@ -38,6 +39,7 @@ pub use access::Token;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };
+pub use quotas::{LimitedUser, QuotaSource};
 pub use snapshots::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 pub use sockets::{Listening, Occupied};
 
@@ -113,6 +115,8 @@ pub struct Admin {
     pub cluster: Option<Arc<dyn ClusterNode>>,
     /// The keeper of snapshots. None for a server that makes none.
     pub snapshots: Option<Arc<dyn SnapshotKeeper>>,
+    /// The quotas of users. None for a server that shows none.
+    pub quotas: Option<Arc<dyn QuotaSource>>,
     /// The token that TCP needs. Without it TCP answers for health alone.
     pub token: Option<Token>,
 }

@@ -31,6 +31,9 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Time in which snapshots that were asked for are made or removed.
 pub const SNAPSHOTS_TIME: Duration = Duration::from_secs(600);
 
+/// Time for which quotas of users that were read are shown.
+pub const QUOTAS_AGE: Duration = Duration::from_secs(60);
+
 /// The delay of the answer to a wrong token.
 pub const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 

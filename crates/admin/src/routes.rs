@@ -21,6 +21,7 @@ use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX, SNAPSHOTS_TIME};
+use crate::quotas::Quotas;
 use crate::{Admin, ClusterAct, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
 
 /// The interface, as all connections share it.
@@ -28,6 +29,7 @@ pub(crate) struct Service {
     admin: Arc<Admin>,
     history: Rc<History>,
     health: Arc<Health>,
+    quotas: Quotas,
 }
 
 /// The refusal of a request that a page of another site sent.
@@ -42,7 +44,7 @@ const NO_SNAPSHOTS: &str =
     "this server makes no snapshots; no share of its configuration has [share.snapshots]";
 
 /// All paths but those of the page.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 13] = [
     "/status",
     "/metrics",
     "/history",
@@ -53,6 +55,7 @@ const PATHS: [&str; 12] = [
     "/reload",
     "/cluster",
     "/snapshots",
+    "/quotas",
     "/healthz",
     "/readyz",
 ];
@@ -85,7 +88,7 @@ struct LevelBody {
 
 impl Service {
     pub(crate) fn new(admin: Arc<Admin>) -> Self {
-        Self { admin, history: Rc::default(), health: Arc::default() }
+        Self { admin, history: Rc::default(), health: Arc::default(), quotas: Quotas::default() }
     }
 
     /// Samples the server for ever.
@@ -169,6 +172,7 @@ impl Service {
                 Ok(act) => self.act_in_cluster(act, caller).await,
                 Err(answer) => answer,
             },
+            (&Method::GET, "/quotas") => json(&self.quotas.of(self.admin.quotas.as_ref()).await),
             (&Method::GET, "/snapshots") => json(&self.snapshots()),
             (&Method::POST, "/snapshots") => self.act_on_snapshots(request, caller).await,
             (_, path) if PATHS.contains(&path) || page::file(path).is_some() => {

@@ -194,6 +194,67 @@ function shareRows(shares, health) {
   return shares.map((row) => ({ ...row, state: "none", ...known.get(row.name) }));
 }
 
+// --- Snapshots ---
+
+const moment = (seconds) => (seconds === null ? "\u2013" : new Date(seconds * 1000).toLocaleString());
+
+function snapshotNodes(row) {
+  if (row.last_error) {
+    return [badge("bad", "failed"), " " + clean(row.last_error)];
+  }
+  if (row.ahead > 0) {
+    return [badge("bad", "look"), " " + number(row.ahead) + " of a time to come: is the server's clock right?"];
+  }
+  return [badge("good", "ok")];
+}
+
+const snapshotColumns = [
+  { head: "Share", up: true, first: true, text: (row) => row.share },
+  { head: "State", node: snapshotNodes, text: (row) => row.last_error || "" },
+  { head: "Number", text: (row) => number(row.count), value: (row) => row.count, look: "number" },
+  { head: "Oldest", text: (row) => moment(row.oldest), value: (row) => row.oldest, look: "medium" },
+  { head: "Newest", text: (row) => moment(row.newest), value: (row) => row.newest },
+  { head: "Next", text: (row) => moment(row.next), value: (row) => row.next, look: "medium" },
+  { head: "By", text: (row) => row.provider || "", look: "wide" },
+  { head: "Schedule", text: (row) => row.schedule, look: "wide" },
+];
+
+// --- Quotas ---
+
+const LIMITS = [["space", "soft_space"], ["space", "hard_space"], ["files", "soft_files"], ["files", "hard_files"]];
+
+function fullness(row) {
+  const parts = LIMITS.filter(([, limit]) => row[limit] !== null).map(([used, limit]) => (row[limit] > 0 ? row[used] / row[limit] : 1));
+  return Math.max(0, ...parts);
+}
+
+function limitOf(soft, hard, show) {
+  const limit = hard === null ? soft : hard;
+  return limit === null ? "\u2013" : show(limit);
+}
+
+function fullNodes(row) {
+  const full = fullness(row);
+  const words = Math.round(full * 100) + " %" + (row.enforced ? "" : ", counted only");
+  return [meter(Math.min(1, full), words), words];
+}
+
+const quotaColumns = [
+  { head: "User", hint: "The number of the user on the server's host", up: true, text: (row) => String(row.user), value: (row) => row.user, look: "number" },
+  { head: "Shares", hint: "All shares on the file system of the quota", up: true, text: (row) => row.shares.join(", ") },
+  { head: "Full", hint: "The fullest of the limits", first: true, node: fullNodes, text: () => "", value: fullness },
+  { head: "Space", text: (row) => bytes(row.space), value: (row) => row.space, look: "number" },
+  { head: "Limit", text: (row) => limitOf(row.soft_space, row.hard_space, bytes), value: (row) => row.hard_space, look: "number" },
+  { head: "Files", text: (row) => number(row.files), value: (row) => row.files, look: "number medium" },
+  { head: "Limit", text: (row) => limitOf(row.soft_files, row.hard_files, number), value: (row) => row.hard_files, look: "number medium" },
+];
+
+// A card with a table is there while the table has rows.
+function showCard(name, rows) {
+  byId(name + "-card").hidden = rows.length === 0;
+  tables[name].show(rows);
+}
+
 // --- Cluster ---
 
 const unitColumns = [
@@ -265,6 +326,8 @@ function build() {
   const table = (id, caption, columns, options) => new Table(byId(id), caption, columns, { limit: ROWS_SHOWN, ...options });
   tables = {
     shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
+    snapshots: table("snapshots", "Snapshots that the server makes of shares", snapshotColumns, { empty: "", others: "frevo status shows all" }),
+    quotas: table("quotas", "Users with limits, the fullest first", quotaColumns, { empty: "", others: "frevo quota show shows all" }),
     units: table("units", "Units of the cluster and their owners", unitColumns, { empty: "There are no shares with cluster = true." }),
     happenings: table("happenings", "What happened at this node", happeningColumns, { empty: "Nothing happened yet.", others: "the log has all" }),
     witness: table("witness", "Clients of other nodes that have registered here", witnessColumns, { empty: "No client of another node has registered here.", others: "frevo status shows more" }),
@@ -277,7 +340,7 @@ function build() {
   }
 }
 
-function show([history, status, opens, health, cluster]) {
+function show([history, status, opens, health, cluster, snapshots, quotas]) {
   // The elements are shown first, because charts cannot be drawn in hidden elements.
   byId("login").hidden = true;
   byId("figures").hidden = false;
@@ -296,6 +359,8 @@ function show([history, status, opens, health, cluster]) {
   text("tile-memory", bytes(server.memory));
   text("tile-logons", number(server.failed_logons));
   tables.shares.show(shareRows(status.shares.rows, health), status.shares.more);
+  showCard("snapshots", snapshots);
+  showCard("quotas", quotas);
   showCluster(cluster, status.witness);
   tables.clients.show(withRates(status.sessions.rows, performance.now()), status.sessions.more);
   tables.opens.show(opens.opens.rows, opens.opens.more);
@@ -339,6 +404,8 @@ async function look() {
       ask("status?parts=opens&latencies=no&limit=" + OPENS_ASKED),
       ask("shares"),
       askCluster(),
+      ask("snapshots"),
+      ask("quotas"),
     ]);
     show(answers);
     say("good", "live", "");

@@ -6,6 +6,7 @@ mod cluster;
 mod figures;
 mod kick;
 mod log_level;
+mod quotas;
 mod rates;
 pub(crate) mod running_server;
 mod snapshots;
@@ -15,15 +16,14 @@ mod terminal;
 mod top;
 
 use crate::exit::{Done, Failure};
-use crate::remote;
 use arguments::AdminCommand;
 
 /// Runs a command against the server's admin interface.
 pub(crate) fn run(command: &AdminCommand) -> Done {
     if let AdminCommand::Snapshots(arguments) = command
-        && let (None, Some(url)) = (&arguments.verb, &arguments.url)
+        && let Some(done) = snapshots::of_another_machine(arguments)
     {
-        return remote::snapshots(&arguments.connection, url);
+        return done;
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

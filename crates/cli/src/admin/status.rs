@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
-use super::snapshots;
 use super::socket::ask;
+use super::{quotas, snapshots};
 use crate::console::print;
 use crate::exit::{Done, Failure};
 use crate::printable::printable;
@@ -39,6 +39,10 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
             &serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default(),
         ));
     }
+    if let Ok(answer) = ask(&arguments.place, "/quotas", None).await {
+        let users = serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default();
+        out.push_str(&quotas::shown(&users, host_name));
+    }
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);
@@ -48,6 +52,11 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "limits of rate", &status["rates"], rates);
     section(&mut out, "sessions that wait for limits", &held(&status), held_sessions);
     print(out.as_bytes())
+}
+
+/// The name of a user of the host, or the number.
+fn host_name(user: u32) -> String {
+    frevo_posix::user_name(user).ok().flatten().unwrap_or_else(|| user.to_string())
 }
 
 /// The sessions that a limit of rate holds back now.

@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
+use frevo_config::Config;
 use frevo_server::Server;
 
 use super::plan::Plan;
+use super::quotas::Quotas;
 use super::snapshots::Snapshots;
 use super::{account_reloads, cluster, config_reloads};
 use crate::exit::{Exit, Failure};
@@ -23,10 +25,25 @@ pub(super) struct Prepared {
     token: Option<Token>,
 }
 
+/// The interface after its start. It goes on until the process ends.
+pub(super) struct Started {
+    pub(super) wishes: Wishes,
+    /// The folders whose quotas it shows.
+    pub(super) quotas: Quotas,
+    /// The file of the Unix socket; None without one.
+    _socket: Option<SocketFile>,
+}
+
 /// The interface's ends: it asks for files to be read again.
 pub(super) struct Asking {
     accounts: account_reloads::Asking,
     configuration: config_reloads::Asking,
+}
+
+/// The parts of the process that the interface shows beside the server.
+pub(super) struct Shown<'a> {
+    pub(super) cluster: Option<&'a cluster::Running>,
+    pub(super) snapshots: Option<&'a Snapshots>,
 }
 
 /// The ends of the thread that reloads.
@@ -36,7 +53,7 @@ pub(super) struct Wishes {
 }
 
 /// Returns both ends of the wishes for reloads.
-pub(super) fn wishes() -> (Asking, Wishes) {
+fn wishes() -> (Asking, Wishes) {
     let (accounts, asked_accounts) = account_reloads::channel();
     let (configuration, asked_configuration) = config_reloads::channel();
     let wishes = Wishes { accounts: asked_accounts, configuration: asked_configuration };
@@ -136,19 +153,19 @@ fn read_token(plan: &Plan) -> Result<Token, Failure> {
 }
 
 impl Prepared {
-    /// Starts the thread of the interface, if there is a socket. Returns the file of the Unix
-    /// socket.
+    /// Starts the thread of the interface, if there is a socket.
     pub(super) fn start(
         self,
         server: &Server,
         logging: &Logging,
-        asking: Asking,
-        cluster: Option<&cluster::Running>,
-        snapshots: Option<&Snapshots>,
-    ) -> Result<Option<SocketFile>, Failure> {
+        shown: Shown<'_>,
+        config: &Config,
+    ) -> Result<Started, Failure> {
         let Self { listening, token } = self;
+        let (asking, wishes) = wishes();
+        let quotas = Quotas::of(config);
         if listening.path().is_none() && listening.address().is_none() {
-            return Ok(None);
+            return Ok(Started { wishes, quotas, _socket: None });
         }
         let file = listening.path().and_then(SocketFile::new);
         if let Some(path) = listening.path() {
@@ -159,12 +176,23 @@ impl Prepared {
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
         let (accounts, configuration) = (Arc::new(asking.accounts), Arc::new(asking.configuration));
+        let Shown { cluster, snapshots } = shown;
         let cluster = cluster.map(cluster::Running::for_admin);
         let snapshots = snapshots.map(Snapshots::for_admin);
         let server = server.clone();
-        let admin = Admin { server, levels, accounts, configuration, cluster, snapshots, token };
+        let known = Some(Arc::new(quotas.clone()) as _);
+        let admin = Admin {
+            server,
+            levels,
+            accounts,
+            configuration,
+            cluster,
+            snapshots,
+            quotas: known,
+            token,
+        };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
-        Ok(file)
+        Ok(Started { wishes, quotas, _socket: file })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::logging::Logging;
 use crate::share_guards::ShareGuards;
 use crate::{accounts, configured, machine_sid, state};
 
-use super::admin_interface;
+use super::admin_interface::{self, Shown};
 use super::cluster;
 use super::confine::Confined;
 use super::directory::Directory;
@@ -82,8 +82,8 @@ pub(super) async fn run(
     tell_unresolved(&server);
     let snapshots = snapshots.map(|prepared| prepared.start(&server)).transpose()?;
     let rpc_port = rpc.serve(&server)?;
-    let (asking, wishes) = admin_interface::wishes();
-    let _socket = admin.start(&server, logging, asking, cluster.as_ref(), snapshots.as_ref())?;
+    let shown = Shown { cluster: cluster.as_ref(), snapshots: snapshots.as_ref() };
+    let admin = admin.start(&server, logging, shown, &loaded.plan.config)?;
     Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     Running {
         arguments,
@@ -98,7 +98,7 @@ pub(super) async fn run(
         target_servers,
         directory: domains.directory,
         edits,
-        wishes,
+        admin,
         newer_keys,
         guards,
         mounts: mounts.watch(),

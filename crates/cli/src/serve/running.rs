@@ -28,7 +28,7 @@ use crate::network_namespaces::NetworkNamespaces;
 use crate::network_shares::NetworkShares;
 use crate::share_guards::ShareGuards;
 
-use super::admin_interface::Wishes;
+use super::admin_interface::Started;
 use super::cluster::{self, Made, Namespaces, State, Wanted};
 use super::confine::Confined;
 use super::directory::Directory;
@@ -56,7 +56,7 @@ pub(super) struct Running<'a> {
     pub(super) target_servers: TargetServers,
     pub(super) directory: Option<Arc<Directory>>,
     pub(super) edits: Edits,
-    pub(super) wishes: Wishes,
+    pub(super) admin: Started,
     pub(super) newer_keys: Arc<NewerKeys>,
     pub(super) keytab_watch: KeytabWatch,
     pub(super) guards: ShareGuards,
@@ -128,13 +128,13 @@ impl Running<'_> {
                     return served.map_err(Failure::failed("cannot serve"));
                 }
                 Some(asked) = self.edits.recv() => self.carry_out(asked, is_stopping),
-                Some(asked) = self.wishes.accounts.recv() => {
+                Some(asked) = self.admin.wishes.accounts.recv() => {
                     let Self { loaded, server, arguments, guid, .. } = &mut self;
                     if let Some(reviewed) = asked.carry_out(loaded, server, arguments, *guid) {
                         self.record(|| reloaded(reviewed));
                     }
                 }
-                Some(asked) = self.wishes.configuration.recv() => {
+                Some(asked) = self.admin.wishes.configuration.recv() => {
                     let stops = || Err(String::from("the server stops"));
                     asked.answer(if is_stopping { stops() } else { self.reload() });
                 }
@@ -451,6 +451,7 @@ impl Running<'_> {
         if let Some(snapshots) = &self.snapshots {
             snapshots.reload(&new.plan.config);
         }
+        self.admin.quotas.show(&new.plan.config);
         self.keytab_watch.note(keytab::path(&new.plan.config));
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
