@@ -187,7 +187,7 @@ pub mod internal {
 
     /// The state behind a [`Server`](crate::Server), and steps of its life one by one.
     pub mod state {
-        pub use crate::base::pools::closer::close as close_beside;
+        pub use crate::base::pools::closer::{close as close_beside, has_closed_blocking};
         pub use crate::objects::admission::EVICTED;
         pub use crate::objects::audited::limit as audit_limit;
         pub use crate::objects::durable::handover::{leave, take_up};

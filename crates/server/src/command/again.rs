@@ -9,7 +9,7 @@ use std::pin::Pin;
 use frevo_wire::Status;
 
 use crate::base::limits::CLOSED_NAMES_PATIENCE;
-use crate::base::pools::closer::{self, Closes};
+use crate::base::pools::closer::{self, Ended};
 use crate::command::Row;
 use crate::command::blocking_requests::{self, start_over};
 use crate::command::request::Request;
@@ -29,18 +29,22 @@ pub(super) fn may_pass(rq: &Request<'_>, status: Status) -> bool {
     }
 }
 
-/// Runs the handler of a request once more, after files that were being closed.
+/// Runs the handler of a request once more, after files that were being closed; those that `before` counts had
+/// been closed before its first run. It finds all closed then that were deleted before it came: one more run
+/// is enough.
 pub(super) fn again<'a>(
     rq: &'a Request<'_>,
     row: &'static Row,
     out: &'a mut Response,
     status: Status,
+    before: Ended,
 ) -> Pin<Box<dyn Future<Output = Outcome> + 'a>> {
     Box::pin(async move {
         let has_closed = match status {
-            Status::DISK_FULL => rq.has_freed().await,
+            Status::DISK_FULL => rq.has_freed(before).await,
             _ => {
-                let closed = closer::has_closed(owner(rq)?, Closes::All, CLOSED_NAMES_PATIENCE);
+                let owner = owner(rq)?;
+                let closed = closer::has_closed_since(before, owner, CLOSED_NAMES_PATIENCE);
                 rq.cancellation.unless_told(closed).await == Some(true)
             }
         };

@@ -21,6 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::base::host::short_patience;
 use crate::base::limits::{CLOSED_ON_CORE, LARGE_REQUEST_BYTES};
 use crate::base::pools::blocking_pool::{BlockingPool, Turns};
+use crate::base::pools::closer;
 use crate::base::rates::Pace;
 use crate::command::handled::handled;
 use crate::command::request::Request;
@@ -133,6 +134,7 @@ pub(super) async fn attempt(
             None => command::dispatch(rq, row.handler, out).await,
         };
     }
+    let before = closer::ended();
     let pool = pool_of(rq, row);
     let on_core = match pool {
         Some(_) => None,
@@ -149,7 +151,7 @@ pub(super) async fn attempt(
         Err(Refusal::Status(status))
             if repeats && !out.has_changed() && again::may_pass(rq, status) =>
         {
-            again::again(rq, row, out, status).await
+            again::again(rq, row, out, status, before).await
         }
         outcome => outcome,
     }

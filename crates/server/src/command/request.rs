@@ -15,7 +15,7 @@ use frevo_wire::Header;
 use frevo_wire::Status;
 
 use crate::base::pools::blocking_pool::CallPermits;
-use crate::base::pools::closer;
+use crate::base::pools::closer::{self, Ended};
 use crate::base::rates::Pace;
 use crate::base::under_way::UnderWay;
 use crate::connection::Connection;
@@ -182,12 +182,14 @@ impl Request<'_> {
         named.await.ok_or(Status::CANCELLED)?
     }
 
-    /// Waits for files that are being closed, after a call that found no space. Returns true if the call
-    /// may find some now; false also when the client cancels or has gone.
+    /// Waits for files that are being closed, after a call that found no space and was begun when closes
+    /// `before` had ended. Returns true if the call may find some now; false also when the client cancels or
+    /// has gone.
     ///
     /// The future is boxed, so that other requests need no memory for its state.
-    pub(crate) fn has_freed(&self) -> Pin<Box<dyn Future<Output = bool> + '_>> {
-        Box::pin(async { self.cancellation.unless_told(closer::has_freed()).await == Some(true) })
+    pub(crate) fn has_freed(&self, before: Ended) -> Pin<Box<dyn Future<Output = bool> + '_>> {
+        let freed = closer::has_freed(before);
+        Box::pin(async move { self.cancellation.unless_told(freed).await == Some(true) })
     }
 
     /// Breaks what others cache of a file and `cause` is about to invalidate, and waits where

@@ -8,6 +8,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use super::client_memory;
+use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::ipc;
@@ -102,8 +103,9 @@ async fn write_file(
     file.before_write()?;
     let caching = data::demanded(open, request.flags.contains(WriteFlags::WRITE_UNBUFFERED));
     let permits = async || rq.call_permits().await;
+    let before = closer::ended();
     let mut written = data::write(file, offset, request.data, caching, permits).await;
-    if written == Err(Status::DISK_FULL) && rq.has_freed().await {
+    if written == Err(Status::DISK_FULL) && rq.has_freed(before).await {
         rq.still_served()?;
         let permits = async || rq.call_permits().await;
         written = Box::pin(data::write(file, offset, request.data, caching, permits)).await;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use frevo_server::ambient::{Ambient as _, Host};
-use frevo_server::internal::state::close_beside;
+use frevo_server::internal::state::{close_beside, has_closed_blocking};
 use frevo_server::share::Share;
 use frevo_store::memory::{MemoryOptions, MemoryVfs, Operation};
 use frevo_store::vfs::{Existence, KindWanted, OpenHow};
@@ -76,6 +76,19 @@ impl Disk {
         self.close_with(owner, |vfs| vfs.faults().set_capacity(AMPLE))
     }
 
+    /// The next call of this kind fails, and a close of `owner` that is under way has ended before it does.
+    fn fails_behind(&self, operation: Operation, fault: Fault, owner: usize) {
+        self.vfs.faults().fail_next(operation, fault);
+        let (ends, is_over) = channel::<()>();
+        close_beside(owner, Box::new(move || _ = is_over.recv()));
+        let ends = Mutex::new(Some(ends));
+        self.vfs.faults().at_call(Some(Arc::new(move |called| {
+            if called == operation && ends.lock().take().is_some() {
+                has_closed_blocking(owner, Duration::from_secs(60));
+            }
+        })));
+    }
+
     /// Begins a close that ends with `end`.
     fn close_with(&self, owner: usize, end: impl FnOnce(&MemoryVfs) + Send + 'static) -> Closing {
         let (vfs, (ends, is_over)) = (Arc::clone(&self.vfs), channel::<()>());
@@ -96,8 +109,8 @@ fn bytes(encode: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-/// Asks while a close is under way, which ends when the request has called the file system: it has found no
-/// space then, and waits.
+/// Asks while a close is under way, which ends when the request has called the file system: before it finds no
+/// space, before it learns of that, or while it waits.
 async fn waits(peer: &mut Peer, mount: &Mount, draft: Draft, closing: Closing) -> Reply {
     closing.calls.lock().clear();
     let is_awaited = |call: &Operation| closing.awaited.is_none_or(|awaited| awaited == *call);
@@ -105,8 +118,6 @@ async fn waits(peer: &mut Peer, mount: &Mount, draft: Draft, closing: Closing) -
     while !closing.calls.lock().iter().any(is_awaited) {
         sleep(Duration::from_millis(1)).await;
     }
-    // The call has failed on another thread, and the request has to learn of it.
-    sleep(Duration::from_millis(150)).await;
     drop(closing);
     peer.final_reply(id).await
 }
@@ -174,6 +185,34 @@ fn space_of_deleted_files_is_waited_for_by_whatever_takes_space() {
         let more = set_draft(FileInfoClass::ALLOCATION, copied, &size);
         peer.on(&mount, more).await.expect(Status::DISK_FULL);
         disk.vfs.faults().set_capacity(AMPLE);
+    });
+}
+
+/// Tests requests whose failure comes back when all closes have ended, as a thread's may: they are tried again.
+#[test]
+fn a_close_that_has_ended_before_the_failure_counts() {
+    let (disk, vfs) = Disk::new();
+    over(&vfs, async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let owner = Arc::as_ptr(&world.server.ledger.account("ann")).addr();
+        let file = peer.open_file(&mount, &Want::file("file")).await;
+        let key = ask(&mut peer, &mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
+        let source_key = ResumeKeyResponse::parse(&output(key.ok())).unwrap().resume_key;
+        let copied = peer.open_file(&mount, &Want::file("copied")).await;
+        let chunk = Chunk { source_offset: 0, target_offset: 0, length: PAGE as u32 };
+        let copy = bytes(|w| CopyRequest { source_key, chunks: vec![chunk] }.encode(w));
+        let page = [7; PAGE as usize];
+        let size = (64 * PAGE).to_le_bytes();
+        for (operation, draft) in [
+            (Operation::Write, write_draft(file, 0, &page)),
+            (Operation::SetAllocation, set_draft(FileInfoClass::ALLOCATION, file, &size)),
+            (Operation::Write, ioctl_draft(CtlCode::SRV_COPYCHUNK, copied, &copy, 12)),
+            (Operation::Create, Want::file("new").draft()),
+        ] {
+            disk.fails_behind(operation, Fault::DiskFull, owner);
+            peer.on(&mount, draft).await.ok();
+            assert!(!disk.vfs.faults().is_pending(), "{operation:?} was not asked for");
+        }
     });
 }
 
@@ -254,6 +293,13 @@ fn a_folder_with_names_of_closing_files_only_is_removed() {
             }
             assert!(disk.vfs.stat(&name("d")).is_err(), "the folder is gone: {at_close}");
         }
+        // The close has ended before the removal fails.
+        let leaves = Want::directory("d").options(CreateOptions::DELETE_ON_CLOSE);
+        let opened = peer.open_file(&mount, &leaves).await;
+        disk.fails_behind(Operation::Remove, Fault::NotEmpty, owner);
+        peer.on(&mount, close_draft(opened)).await.ok();
+        assert!(disk.vfs.stat(&name("d")).is_err(), "the folder is gone");
+        disk.vfs.faults().at_call(None);
         // With a file in it the folder stays.
         disk.vfs.open(&name("d"), &folder).unwrap();
         disk.vfs.open(&name("d\\file"), &make).unwrap();

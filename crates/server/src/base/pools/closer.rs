@@ -6,6 +6,7 @@
 //! process ends the kernel closes the rest.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -43,11 +44,22 @@ pub(crate) enum Closes {
     All,
 }
 
-/// Waits until what waits now has been closed, if anything does, after a call that found no space.
-/// Returns true if the call may find some now: a deletion that was answered has given its space back.
-/// Closes on threads of others do not count: their file system may hang, and has space of its own.
-pub(crate) async fn has_freed() -> bool {
-    CLOSER.has_freed().await
+/// A number of closes that have ended, to be noted before a call that closes may be in the way of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended(u64);
+
+/// Returns the number of closes that have ended so far.
+pub(crate) fn ended() -> Ended {
+    CLOSER.ended()
+}
+
+/// Waits until what waits now has been closed, if anything does, after a call that found no space and was
+/// begun when `before` had ended. Returns true if the call may find some now: a deletion that was answered
+/// has given its space back. A close that has ended meanwhile may have done so behind the call, whose
+/// failure is learned of later. Closes on threads of others are not waited for: their file system may hang,
+/// and has space of its own.
+pub(crate) async fn has_freed(before: Ended) -> bool {
+    CLOSER.has_freed(before).await
 }
 
 /// Waits until what `owner` has closed so far is closed, for `patience` at most. Returns true if
@@ -56,8 +68,14 @@ pub(crate) async fn has_closed(owner: usize, closes: Closes, patience: Duration)
     CLOSER.has_closed(owner, closes, patience).await
 }
 
-/// Like [`has_closed`] of all closes, on a thread that may block.
-pub(crate) fn has_closed_blocking(owner: usize, patience: Duration) -> bool {
+/// Like [`has_closed`] of all closes, after a call that was begun when `before` had ended. Returns true
+/// also if closes have ended since then.
+pub(crate) async fn has_closed_since(before: Ended, owner: usize, patience: Duration) -> bool {
+    has_closed(owner, Closes::All, patience).await || ended() != before
+}
+
+/// Like `has_closed` of all closes, on a thread that may block.
+pub fn has_closed_blocking(owner: usize, patience: Duration) -> bool {
     CLOSER.has_closed_blocking(owner, patience)
 }
 
@@ -74,12 +92,14 @@ pub(crate) struct Noted {
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        CLOSER.lanes.lock().ends(self.owner, self.number);
+        CLOSER.ends(self.owner, self.number);
     }
 }
 
 struct Closer {
     lanes: Mutex<Lanes>,
+    /// Closes that have ended.
+    ended: AtomicU64,
     threads: Arc<Threads>,
 }
 
@@ -121,7 +141,22 @@ struct Lane {
 impl Closer {
     fn new() -> Self {
         let threads = Threads::new("closing", CLOSING_THREADS, host::begin_thread);
-        Self { lanes: Mutex::default(), threads: Arc::new(threads) }
+        Self {
+            lanes: Mutex::default(),
+            ended: AtomicU64::new(0),
+            threads: Arc::new(threads),
+        }
+    }
+
+    fn ended(&self) -> Ended {
+        Ended(self.ended.load(Ordering::Acquire))
+    }
+
+    /// Notes the end of a close: counted before it is outstanding no more, so that one of both is seen.
+    fn ends(&self, owner: usize, number: u64) {
+        let mut lanes = self.lanes.lock();
+        self.ended.fetch_add(1, Ordering::Release);
+        lanes.ends(owner, number);
     }
 
     async fn has_closed(&self, owner: usize, closes: Closes, patience: Duration) -> bool {
@@ -148,11 +183,11 @@ impl Closer {
         true
     }
 
-    async fn has_freed(&self) -> bool {
+    async fn has_freed(&self, before: Ended) -> bool {
         let given = self.lanes.lock().next;
         let is_done = || self.lanes.lock().outstanding.first().is_none_or(|first| *first >= given);
         if is_done() {
-            return false;
+            return self.ended() != before;
         }
         let until = Instant::now() + SPACE_PATIENCE;
         while !is_done() && Instant::now() < until {
@@ -186,9 +221,8 @@ impl Closer {
             let Some(Taken { owner, numbered: Numbered { number, job } }) = taken else { break };
             // A close that panics does not affect others.
             let _ = panics::contained(job);
-            let mut lanes = self.lanes.lock();
-            lanes.end(owner);
-            lanes.ends(owner, number);
+            self.lanes.lock().end(owner);
+            self.ends(owner, number);
         }
     }
 }
@@ -284,12 +318,12 @@ mod tests {
     #[tokio::test]
     async fn space_is_waited_for() {
         let closer = Arc::new(Closer::new());
-        assert!(!closer.has_freed().await, "nothing is closed");
+        assert!(!closer.has_freed(closer.ended()).await, "nothing is closed");
         let (end, ended) = mpsc::channel::<()>();
         closer.close(1, Box::new(move || ended.recv().unwrap_or_default()));
         let waiting = tokio::spawn({
             let closer = Arc::clone(&closer);
-            async move { closer.has_freed().await }
+            async move { closer.has_freed(closer.ended()).await }
         });
         let (told, hears) = mpsc::channel();
         for _ in 0..2 {
@@ -304,7 +338,21 @@ mod tests {
         );
         drop(end);
         assert!(waiting.await.unwrap());
-        assert!(!closer.has_freed().await);
+        assert!(!closer.has_freed(closer.ended()).await);
+    }
+
+    /// Tests that a call without space is repeated if a close has ended since it was begun, and not for one
+    /// that had ended before.
+    #[tokio::test]
+    async fn a_close_that_has_ended_since_counts() {
+        let closer = Arc::new(Closer::new());
+        let before = closer.ended();
+        let (told, hears) = mpsc::channel();
+        closer.close(1, Box::new(move || told.send(()).unwrap()));
+        hears.recv_timeout(PATIENCE).unwrap();
+        closer.has_closed_blocking(1, PATIENCE);
+        assert!(closer.has_freed(before).await);
+        assert!(!closer.has_freed(closer.ended()).await);
     }
 
     /// Tests that a query waits for the closes of its own account, those on threads of others among

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use super::call::{Answer, Call, output};
 use super::copyfile;
 use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS, OFFLOAD_BYTES};
+use crate::base::pools::closer;
 use crate::command::request::Request;
 use crate::objects::data;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
@@ -251,8 +252,9 @@ async fn copy(
     source: &FileOpen,
     target: &FileOpen,
 ) -> Result<Progress, Status> {
+    let before = closer::ended();
     let progress = attempt(call, job.clone(), source, target).await?;
-    if progress.failure != Some(Status::DISK_FULL) || !call.rq.has_freed().await {
+    if progress.failure != Some(Status::DISK_FULL) || !call.rq.has_freed(before).await {
         return Ok(progress);
     }
     call.rq.still_served()?;

@@ -13,6 +13,7 @@ use frevo_wire::command::ioctl::copychunk::Chunk;
 use super::call::Call;
 use super::copychunk::{Copied, copy_counted};
 use crate::base::limits::{COPY_CHUNK_BYTES, COPY_CHUNKS};
+use crate::base::pools::closer;
 use crate::objects::open::{FileOpen, Open};
 
 /// Copies `source` over `target`. Tells the bytes of its data, also of a copy that failed later.
@@ -51,8 +52,9 @@ pub(super) async fn copy(
             return Ok(Copied { failure: piece.failure, ..copied });
         }
     }
+    let before = closer::ended();
     let mut finished = finish(call, source, target, size).await;
-    if finished == Err(Status::DISK_FULL) && call.rq.has_freed().await {
+    if finished == Err(Status::DISK_FULL) && call.rq.has_freed(before).await {
         call.rq.still_served()?;
         finished = Box::pin(finish(call, source, target, size)).await;
     }

@@ -184,11 +184,16 @@ impl Open {
     /// Removes a name, once more if the folder may have been empty but for files that are being closed:
     /// on network and FUSE file systems they have names (`.nfs*`, `.fuse_hidden*`) until then.
     fn unless_closes(&self, remove: impl Fn() -> VfsResult<()>) -> VfsResult<()> {
+        let before = closer::ended();
         let removed = remove();
         let may_wait = removed == Err(Fault::NotEmpty)
             && blocking_pool::is_here()
             && self.tree().share.pool().is_some();
-        if may_wait && closer::has_closed_blocking(self.closing_owner(), CLOSED_NAMES_PATIENCE) {
+        let has_closed = || {
+            closer::has_closed_blocking(self.closing_owner(), CLOSED_NAMES_PATIENCE)
+                || closer::ended() != before
+        };
+        if may_wait && has_closed() {
             return remove();
         }
         removed
