@@ -148,7 +148,8 @@ impl Stream {
     }
 
     /// True once the peer has ended its direction or the connection is lost, also while bytes from
-    /// before the end are unread. An RDMA connection tells its end by reading alone.
+    /// before the end are unread. An RDMA connection does not tell
+    /// it without a wait.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match self {
@@ -162,15 +163,14 @@ impl Stream {
         }
     }
 
-    /// Waits until [`Self::has_ended`] is true, whether or not bytes can be read. For ever on an RDMA
-    /// connection.
+    /// Waits until the peer has ended its direction or the connection is lost, whether or not bytes can be read.
     pub async fn ended(&self) {
         match self {
             // Of this interest, the runtime tells urgent data, which it does not ask the system for, and
             // the end. A failure of the runtime is one of all calls.
             Self::Tcp(stream) => drop(stream.ready(Interest::PRIORITY).await),
             Self::Memory(stream) => stream.ended().await,
-            Self::Rdma(_) => std::future::pending().await,
+            Self::Rdma(endpoint) => Box::pin(endpoint.ended()).await,
         }
     }
 

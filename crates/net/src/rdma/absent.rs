@@ -167,6 +167,11 @@ impl Endpoint {
         match self.0 {}
     }
 
+    /// Waits until the connection has ended.
+    pub async fn ended(&self) {
+        match self.0 {}
+    }
+
     /// Waits until bytes can be written.
     ///
     /// # Errors

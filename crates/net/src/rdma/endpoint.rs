@@ -280,6 +280,12 @@ impl Endpoint {
         self.until(|state| state.takes_bytes()).await
     }
 
+    /// Waits until the peer or this side has ended the connection, whether or not bytes can be read.
+    pub async fn ended(&self) {
+        // A failure of the runtime is one of all calls.
+        let _ = self.until(|_| false).await;
+    }
+
     /// Waits until `is_ready`, or the end, which the next call then tells.
     async fn until(&self, is_ready: impl Fn(&State) -> bool) -> io::Result<()> {
         self.wait(|state| (is_ready(state) || state.end().is_some()).then_some(())).await

@@ -132,17 +132,19 @@ impl Connection {
             tokio::select! {
                 biased;
                 outcome = handler.as_mut() => return (outcome, None),
-                () = rq.cancellation.awaited() => {
-                    let stopped = async {
-                        tokio::select! {
-                            biased;
-                            _ = cancel.told() => {}
-                            () = &mut over => {}
-                        }
-                    };
-                    return (until(rq, stopped, handler).await, None);
-                }
+                () = rq.cancellation.awaited() => {}
                 () = sleep(INTERIM_AFTER) => {}
+            }
+            // One that waits for a limit of rate waits for no other client: as a slow one it is announced.
+            if rq.cancellation.is_awaited() && !rq.pace.is_held.get() {
+                let stopped = async {
+                    tokio::select! {
+                        biased;
+                        _ = cancel.told() => {}
+                        () = &mut over => {}
+                    }
+                };
+                return (until(rq, stopped, handler).await, None);
             }
         } else if row.waits != Waits::Cancellable {
             tokio::select! {

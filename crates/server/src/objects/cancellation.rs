@@ -32,8 +32,12 @@ impl Cancellation {
     /// Resolves when somebody waits for others within the request: it will take
     /// as long as they like.
     pub(crate) async fn awaited(&self) {
-        poll_fn(|_| if self.waker.borrow().is_some() { Poll::Ready(()) } else { Poll::Pending })
-            .await;
+        poll_fn(|_| if self.is_awaited() { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// True once somebody waits for others within the request.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.waker.borrow().is_some()
     }
 
     /// The time from the first wait for others within the request until now.
