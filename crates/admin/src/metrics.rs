@@ -335,6 +335,16 @@ impl Scrape {
                 ConstGauge::new(value).encode(one.encode_family(&[("rate", &*rate.name)])?)
             })
         })?;
+        let (name, help) = (
+            "frevo_rate_buckets",
+            "Users, sessions or addresses with a limit of rate of their own",
+        );
+        family(encoder, name, help, MetricType::Gauge, |mut one| {
+            self.rates.iter().try_for_each(|rate| {
+                let value = i64::try_from(rate.buckets).unwrap_or(i64::MAX);
+                ConstGauge::new(value).encode(one.encode_family(&[("rate", &*rate.name)])?)
+            })
+        })?;
         let (name, help) = ("frevo_rate_held", "Requests that a limit of rate has held back");
         family(encoder, name, help, MetricType::Counter, |mut one| {
             self.rates.iter().try_for_each(|rate| {

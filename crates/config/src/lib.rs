@@ -67,7 +67,8 @@ pub use snapshots::{KeptSnapshots, SnapshotSchedule, Snapshots};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
-    DiscoveryChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat, Mode,
-    NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice, SigningAlgorithmName,
-    SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice, StreamsChoice,
+    DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat,
+    Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice,
+    SigningAlgorithmName, SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice,
+    StreamsChoice,
 };

@@ -12,7 +12,7 @@ use super::limits::{
 };
 use super::names::Who;
 use super::parsed;
-use super::values::Size;
+use super::values::{EachChoice, Size};
 
 /// `[[rate]]`
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -29,6 +29,8 @@ pub struct RateSection {
     /// The networks of clients that it is for.
     #[serde(default, deserialize_with = "parsed::list")]
     pub networks: Vec<IpNetwork>,
+    /// Those who have the limits each on their own.
+    pub each: Option<EachChoice>,
     /// Bytes that are read in a second.
     pub read: Option<Spanned<Size>>,
     /// Bytes that are written in a second.
@@ -76,6 +78,9 @@ impl RateSection {
             wrong.push(format!(
                 "the limit of rate {name} limits nothing: set read, write, operations or weight"
             ));
+        }
+        if limits == [false; 3] && self.each.is_some() {
+            wrong.push(format!("{name}: each needs read, write or operations"));
         }
         if self.operations == Some(0) {
             wrong.push(format!("{name}: operations must be at least 1"));
@@ -132,6 +137,9 @@ mod tests {
                     networks = [\"10.0.0.0/8\"]\nread = \"100M\"\noperations = 2000\nweight = 3";
         assert_eq!(faults(keys), [""; 0]);
         assert_eq!(faults("weight = 1000"), [""; 0]);
+        for each in EachChoice::WORDS {
+            assert_eq!(faults(&format!("write = \"1M\"\neach = \"{each}\"")), [""; 0]);
+        }
         assert_eq!(faults("write = 65536\nburst_milliseconds = 10"), [""; 0]);
     }
 
@@ -143,6 +151,8 @@ mod tests {
         for (keys, what) in [
             ("", "line 5: the limit of rate a limits nothing"),
             ("operations = 0", "line 5: a: operations must be at least 1"),
+            ("weight = 2\neach = \"user\"", "line 5: a: each needs read, write or operations"),
+            ("operations = 1\neach = \"group\"", "line 7: `each` must be \"user\", \"session\" or"),
             ("weight = 0", "line 5: a: weight must be from 1 to 1000"),
             ("weight = 1001", "line 5: a: weight must be from 1 to 1000"),
             ("read = 65535", "line 6: read must be at least 64 KiB a second"),

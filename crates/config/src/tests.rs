@@ -216,6 +216,7 @@ pub(super) const EVERY_KEY: &str = r#"
         shares = ["photos"]
         users = ["ann", "@staff"]
         networks = ["10.2.0.0/16"]
+        each = "user"
         read = "200M"
         write = "100M"
         operations = 2000

@@ -58,6 +58,18 @@ macro_rules! words {
 }
 
 words! {
+    /// Those who have a limit of rate each on their own.
+    EachChoice: "each" {
+        /// Each account.
+        User = "user",
+        /// Each session.
+        Session = "session",
+        /// Each address of clients.
+        Address = "address",
+    }
+}
+
+words! {
     /// The way by which the storage of a share refuses a node of a cluster.
     FenceChoice: "fence" {
         /// None: a node that was stopped can still write.

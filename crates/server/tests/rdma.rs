@@ -25,6 +25,7 @@ use frevo_net::socket::Reach;
 use frevo_net::transport::{InterfaceKind, Listening};
 use frevo_net::{Buf, Stream};
 use frevo_proto::rdma_transform::{DataProof, RdmaTransforms, sole};
+use frevo_server::internal::limits::{HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION};
 use frevo_server::rate_rules::RateRule;
 use frevo_wire::Status;
 use frevo_wire::codec::Writer;
@@ -36,7 +37,7 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::negotiate_context::{NegotiateContext, RdmaTransformId};
 use frevo_wire::rdma_transform::{RdmaCryptoTransform, RdmaTransform, RdmaTransformType};
 use frevo_wire::smbd::BufferDescriptor;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 const ENCRYPTION: RdmaTransformType = RdmaTransformType::ENCRYPTION;
 const SIGNING: RdmaTransformType = RdmaTransformType::SIGNING;
@@ -491,6 +492,36 @@ fn a_foreign_key_reaches_nothing() {
             assert_eq!(world.content("moved"), pattern(), "nothing was written");
             owner.peer.expect_alive().await;
         }
+    });
+}
+
+/// A client that goes is noticed also while so many of its requests wait for a limit that nothing is read.
+#[test]
+fn the_end_of_a_client_is_noticed_while_nothing_is_read() {
+    let limit =
+        RateRule { read: Some(64 << 10), burst: Duration::from_millis(10), ..RateRule::new("all") };
+    let medium = Medium::Memory(Fabric::new(1 << 30));
+    let settings = Settings { rates: vec![limit], ..open_settings() };
+    in_frozen_world(settings, async |world| {
+        world.file("moved", pattern());
+        let mut guest = Guest::arrive(world, &medium, &Offer::default()).await;
+        guest.peer.asks = 4 * HELD_BACK_CREDITS;
+        guest.peer.expect_alive().await;
+        guest.peer.asks = 1;
+        for _ in 0..HELD_BACK_PER_CONNECTION + 4 {
+            let read = guest.mount.put(read_draft(guest.file, 0, 60_000));
+            guest.peer.send(vec![read], Via::Plain).await;
+        }
+        let waiting = || world.embedded.rate_status()[0].waiting;
+        while waiting() < HELD_BACK_PER_CONNECTION {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let began = Instant::now();
+        drop(guest);
+        while waiting() > 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     });
 }
 

@@ -82,6 +82,7 @@ fn rates(rows: &[Value]) -> Table {
         ("READ", Right),
         ("WRITE", Right),
         ("OPERATIONS", Right),
+        ("EACH", Left),
         ("WAITING", Right),
         ("HELD", Right),
         ("FOR", Right),
@@ -90,11 +91,16 @@ fn rates(rows: &[Value]) -> Table {
         let rate =
             |key| row[key].as_u64().map_or_else(String::new, |n| format!("{}/s", bytes(float(n))));
         let operations = row["operations"].as_u64().map_or_else(String::new, |n| format!("{n}/s"));
+        // The limits of each user: `user (3)` with three of them.
+        let each = row["each"].as_str();
+        let each =
+            each.map_or_else(String::new, |one| format!("{one} ({})", number(row, "buckets")));
         table.row(&[
             text(row, "name"),
             rate("read"),
             rate("write"),
             operations,
+            each,
             number(row, "waiting").to_string(),
             number(row, "held").to_string(),
             format!("{} s", number(row, "held_us") / 1_000_000),

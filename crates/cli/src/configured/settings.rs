@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_config::{
-    AccountListingChoice, Config, EncryptionChoice, IdmapSection, InterfaceSection, LimitsSection,
-    Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size, Who,
+    AccountListingChoice, Config, EachChoice, EncryptionChoice, IdmapSection, InterfaceSection,
+    LimitsSection, Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size, Who,
 };
 use frevo_server::access_rules::Names;
 use frevo_server::administrators::AdministratorRules;
 use frevo_server::id_map::{IdMap, IdRange};
-use frevo_server::rate_rules::RateRule;
+use frevo_server::rate_rules::{Each, RateRule};
 use frevo_server::settings::{AccountListing, Encryption, InterfaceOverride, Signing};
 use frevo_server::{Limits, Settings, Site};
 use frevo_wire::dtyp::Guid;
@@ -128,6 +128,11 @@ fn rate(section: &RateSection) -> RateRule {
     rule.users = Names::of(section.users.iter().map(Who::as_str));
     rule.networks.clone_from(&section.networks);
     (rule.read, rule.write) = (bytes(&section.read), bytes(&section.write));
+    rule.each = section.each.map(|each| match each {
+        EachChoice::User => Each::User,
+        EachChoice::Session => Each::Session,
+        EachChoice::Address => Each::Address,
+    });
     (rule.operations, rule.weight) = (section.operations, section.weight);
     if let Some(burst) = section.burst_milliseconds {
         rule.burst = Duration::from_millis(burst);
@@ -189,7 +194,7 @@ mod tests {
         let set = of(
             "[[share]]\nname = \"data\"\npath = \"/d\"\n[[rate]]\nname = \"a\"\nshares = [\"data\"]\n\
                       users = [\"@staff\"]\nnetworks = [\"10.0.0.0/8\"]\nread = \"1M\"\nwrite = \"2M\"\n\
-                      operations = 7\nburst_milliseconds = 50\nweight = 3\n",
+                      operations = 7\nburst_milliseconds = 50\nweight = 3\neach = \"address\"\n",
         );
         let [rule] = &set.rates[..] else { panic!("{:?}", set.rates) };
         assert_eq!((&*rule.name, &*rule.shares[0], rule.networks.len()), ("a", "data", 1));
@@ -199,6 +204,7 @@ mod tests {
         );
         assert_eq!((rule.burst, rule.weight), (Duration::from_millis(50), Some(3)));
         assert!(rule.users.has_groups());
+        assert_eq!(rule.each, Some(Each::Address));
     }
 
     #[test]

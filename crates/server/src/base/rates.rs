@@ -127,6 +127,11 @@ impl Gate {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// The time from which on nothing is owed for what has passed.
+    pub(crate) fn rests_at(&self) -> Duration {
+        self.bucket.rests_at()
+    }
+
     /// The flows that have somebody in line.
     pub(crate) fn flows(&self) -> BTreeSet<u64> {
         let is_free = self.crowd.load(Ordering::Relaxed) == 0;

@@ -34,6 +34,7 @@ use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
 use crate::objects::stable::{self, Change};
 use crate::objects::times::KeptTimes;
+pub(crate) use call::Copying;
 use call::{Answer, Call, NO_OUTPUT, respond};
 use table::{Act, On, Row};
 
@@ -143,15 +144,13 @@ pub(crate) fn is_about_an_open(message: &[u8]) -> bool {
     row.is_some_and(|row| row.on != On::Nothing)
 }
 
-/// The bytes that a copy on the server moves, as far as its request says it.
-pub(crate) fn copied_bytes(rq: &Request<'_>) -> u64 {
-    let Ok(request) = ioctl::Request::parse(rq.message) else { return 0 };
+/// The data that a request copies on the server, as far as the request says it. Shared extents move none.
+pub(crate) fn copying(rq: &Request<'_>) -> Copying {
+    let Ok(request) = ioctl::Request::parse(rq.message) else { return Copying::default() };
     match table::row(request.ctl_code).map(|row| row.act) {
-        Some(Act::CopyChunk) => copychunk::asked_bytes(rq, request.input),
-        Some(Act::OffloadWrite) => offload::asked_bytes(request.input),
-        Some(Act::DuplicateExtents) => extents::asked_bytes(request.input),
-        Some(Act::DuplicateExtentsEx) => extents::asked_bytes_ex(request.input),
-        _ => 0,
+        Some(Act::CopyChunk) => copychunk::asked(rq, request.input),
+        Some(Act::OffloadWrite) => offload::asked(rq, request.input),
+        _ => Copying::default(),
     }
 }
 

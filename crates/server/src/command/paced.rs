@@ -5,6 +5,7 @@
 //! reading when much waits. Requests that give something back (CLOSE, LOGOFF, acknowledgments, unlocks) do not
 //! come here, nor do ECHO, CANCEL and logons.
 
+use std::cell::OnceCell;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -13,39 +14,38 @@ use frevo_wire::{Command, Status};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::ioctl;
+use super::ioctl::{self, Copying};
 use crate::access::access_rules::Caller;
-use crate::access::rate_rules::{At, Demand, RateFlow};
 use crate::base::limits::INTERIM_AFTER;
 use crate::base::rates::HeldRequest;
 use crate::command::Row;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::objects::rates::{At, Demand, RateFlow, Work, Worker};
 use crate::objects::refusal::Outcome;
+use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::Target;
 
 /// The price that a request has paid at the limits.
-pub(crate) struct Paid {
-    flow: Arc<RateFlow>,
-    demand: Demand,
-}
+pub(crate) struct Paid(Work);
 
 impl Paid {
     /// Gives back what a READ has paid for beyond the data that it has read, and the bytes of another request that
     /// has failed. Its operation stays paid.
     pub(crate) fn settle(self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
-        let Demand { read, write, .. } = self.demand;
-        let left = match rq.header.command {
+        let has_failed = outcome.is_err();
+        match rq.header.command {
             // It has read data, of which its client wants none.
-            Command::READ if outcome.is_err() && wants_least(rq) => return,
-            Command::READ => {
-                let left = read.saturating_sub(out.data_bytes() as u64);
-                Demand { read: left, ..Demand::default() }
+            Command::READ if has_failed && wants_least(rq) => {}
+            Command::READ => self.0.give_rest_back(|demand| {
+                let read = demand.read.saturating_sub(out.data_bytes() as u64);
+                Demand { read, ..Demand::default() }
+            }),
+            _ if has_failed => {
+                self.0.give_rest_back(|demand| Demand { operations: 0, ..demand });
             }
-            _ if outcome.is_err() => Demand { read, write, ..Demand::default() },
-            _ => return,
-        };
-        self.flow.give_all_back(&left);
+            _ => {}
+        }
     }
 }
 
@@ -56,14 +56,13 @@ fn wants_least(rq: &Request<'_>) -> bool {
 
 /// The gates that a request has passed. What they have taken is given back unless it passes all.
 struct Passed<'a> {
-    flow: &'a RateFlow,
-    demand: &'a Demand,
+    work: &'a Work,
     until: At,
 }
 
 impl Drop for Passed<'_> {
     fn drop(&mut self) {
-        self.flow.give_back(self.demand, self.until);
+        self.work.give_back(self.until);
     }
 }
 
@@ -78,27 +77,64 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
     if !row.is_paced || rq.pace.is_admitted.replace(true) {
         return Ok(None);
     }
-    let mut demand = None;
+    let demanded = OnceCell::new();
     loop {
-        let Some(flow) = flow(rq) else { return Ok(None) };
-        let demand = demand.get_or_insert_with(|| demanded(rq));
-        if pass(rq, &flow, demand).await? {
-            return Ok(Some(Paid { flow, demand: *demand }));
+        let work = work(rq, &demanded);
+        if work.is_free() {
+            return Ok(None);
+        }
+        if pass(rq, &work).await? {
+            return Ok(Some(Paid(work)));
         }
         // Other rules are in force now. Others of the core have their turns before it tries again.
         yield_now().await;
     }
 }
 
-/// The rules for a request. None for one without an account, or about pipes.
-fn flow(rq: &Request<'_>) -> Option<Arc<RateFlow>> {
-    let (session, tree) = (rq.session.as_ref()?, rq.tree.as_ref()?);
+/// The demands of a request.
+struct Demanded {
+    /// Those of its own tree connect.
+    own: Demand,
+    /// Those of a copy's source, which has been opened by another tree connect.
+    source: Option<Source>,
+}
+
+/// The tree connect that a copy reads from.
+struct Source {
+    tree: Arc<TreeConnect>,
+    read: u64,
+}
+
+/// The work of a request under the rules of now. What it demands is found out once, and only if there is a rule.
+fn work(rq: &Request<'_>, known: &OnceCell<Demanded>) -> Work {
+    let mut work = Work::default();
+    let Some(tree) = &rq.tree else { return work };
+    let own = flow(rq, tree);
+    // Another share may have limits for what a copy reads.
+    if own.is_none() && rq.header.command != Command::IOCTL {
+        return work;
+    }
+    let demanded = known.get_or_init(|| demanded(rq));
+    if let Some(flow) = own {
+        work.add(flow, demanded.own);
+    }
+    if let Some(Source { tree, read }) = &demanded.source
+        && let Some(flow) = flow(rq, tree)
+    {
+        work.add(flow, Demand { read: *read, ..Demand::default() });
+    }
+    work
+}
+
+/// The rules for a request in the share of `tree`. None for one without an account, or about pipes.
+fn flow(rq: &Request<'_>, tree: &TreeConnect) -> Option<Arc<RateFlow>> {
+    let session = rq.session.as_ref()?;
     if matches!(tree.share.target, Target::Pipes) {
         return None;
     }
     let (rates, address) = (&rq.server().rates, rq.connection.peer.ip());
     tree.rates.flow(rates.version(), address, || {
-        let identity = session.identity()?;
+        let identity = session.identity_for_rates()?;
         let domain_sids = rq.server().domain_names.sids();
         let caller = Caller {
             user: &identity.user,
@@ -108,20 +144,21 @@ fn flow(rq: &Request<'_>) -> Option<Arc<RateFlow>> {
             domain_sids: &domain_sids,
             address,
         };
-        Some(rates.pick(&caller, tree.share.name_for_rates(), session.id))
+        let worker = Worker { caller: &caller, session: session.id, holder: session.holder() };
+        Some(rates.pick(worker, tree.share.name_for_rates()))
     })
 }
 
 /// Passes all gates. False when a rule was ended; then nothing stays paid, nor does it after a failure.
-async fn pass(rq: &Request<'_>, flow: &RateFlow, demand: &Demand) -> Result<bool, Status> {
+async fn pass(rq: &Request<'_>, work: &Work) -> Result<bool, Status> {
     let clock = rq.server().rates.clock;
-    let mut gates = Passed { flow, demand, until: At::FIRST };
-    while let Some(at) = flow.try_pass(demand, gates.until, clock.now()) {
+    let mut gates = Passed { work, until: At::FIRST };
+    while let Some(at) = work.try_pass(gates.until, clock.now()) {
         gates.until = at;
         let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
         let since = clock.now();
         rq.pace.is_held.set(true);
-        let passed = unless_over(rq, flow.wait(demand, at, clock)).await;
+        let passed = unless_over(rq, work.wait(at, clock)).await;
         rq.pace.is_held.set(false);
         let waited = clock.now().saturating_sub(since);
         rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
@@ -165,7 +202,25 @@ async fn unless_over<T>(rq: &Request<'_>, wait: impl Future<Output = T>) -> Opti
 }
 
 /// The work that a request asks for.
-fn demanded(rq: &Request<'_>) -> Demand {
+fn demanded(rq: &Request<'_>) -> Demanded {
+    if rq.header.command == Command::IOCTL {
+        return demanded_by_ioctl(rq);
+    }
+    Demanded { own: demanded_by_data(rq), source: None }
+}
+
+/// The work of a copy on the server, or of another IOCTL. A copy counts as read in the share that it reads from,
+/// and as written in its own.
+fn demanded_by_ioctl(rq: &Request<'_>) -> Demanded {
+    let Copying { read, write, source } = ioctl::copying(rq);
+    let is_own = |tree: &Arc<TreeConnect>| rq.tree.as_ref().is_some_and(|t| Arc::ptr_eq(t, tree));
+    let other = source.map(|open| open.tree()).filter(|tree| read != 0 && !is_own(tree));
+    let own = Demand { write, operations: 1, read: if other.is_some() { 0 } else { read } };
+    Demanded { own, source: other.map(|tree| Source { tree, read }) }
+}
+
+/// The work of a READ, a WRITE, or of a command without data.
+fn demanded_by_data(rq: &Request<'_>) -> Demand {
     let most = rq.connection.negotiated().map_or(0, |n| n.terms.max_payload());
     let one = Demand { operations: 1, ..Demand::default() };
     match rq.header.command {
@@ -179,10 +234,6 @@ fn demanded(rq: &Request<'_>) -> Demand {
             let remote =
                 if rq.connection.moves_data() { request.remaining_bytes.min(most) } else { 0 };
             Demand { write: (request.data.len() as u64).max(u64::from(remote)), ..one }
-        }
-        Command::IOCTL => {
-            let copied = ioctl::copied_bytes(rq);
-            Demand { read: copied, write: copied, ..one }
         }
         _ => one,
     }

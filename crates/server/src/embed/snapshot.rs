@@ -21,7 +21,7 @@ use super::status::{
     RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
     TargetStatus, WitnessStatus,
 };
-use crate::access::rate_rules::{HeldBack, Limited};
+use crate::access::rate_rules::Each;
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
 use crate::objects::activity::{Entry, Totals};
 use crate::objects::durable::Survival;
@@ -29,6 +29,7 @@ use crate::objects::kick::hex;
 use crate::objects::ledger::Kind;
 use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
+use crate::objects::rates::{HeldBack, Limited};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
@@ -125,6 +126,8 @@ pub(super) fn rates(server: &ServerState) -> Vec<RateStatus> {
         name: limited.rule.name.clone(),
         read: limited.rule.read,
         write: limited.rule.write,
+        each: limited.rule.each.map(Each::as_str),
+        buckets: held.buckets,
         operations: limited.rule.operations,
         waiting: held.waiting,
         held: held.count,

@@ -209,6 +209,10 @@ pub struct RateStatus {
     pub write: Option<u64>,
     /// Operations in a second; None: no limit.
     pub operations: Option<u64>,
+    /// Those who have the limits each on their own: `user`, `session` or `address`; None: all share them.
+    pub each: Option<&'static str>,
+    /// The number of users, sessions or addresses that have them now, or that still owe.
+    pub buckets: usize,
     /// Requests that wait now.
     pub waiting: usize,
     /// Requests that have waited.

@@ -8,10 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::access::access_rules::Caller;
-use crate::access::rate_rules::{HeldBack, Limited, RateFlow, RateRule};
+use crate::access::rate_rules::RateRule;
 use crate::base::limits::RATE_FLOWS;
 use crate::base::rates::Clock;
+
+mod buckets;
+mod limited;
+mod work;
+
+pub(crate) use limited::{HeldBack, Limited};
+pub(crate) use work::{At, Demand, RateFlow, Work, Worker};
 
 /// The version of the rules, and of the groups of users by which they are picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,17 +57,18 @@ impl Rates {
         Version(self.version.load(Ordering::Acquire))
     }
 
-    /// Picks the rules for a session of `caller` in `share`.
-    pub(crate) fn pick(&self, caller: &Caller<'_>, share: &str, session: u64) -> RateFlow {
-        RateFlow::of(&self.rules.load(), caller, share, session)
+    /// Picks the rules for `worker` in `share`.
+    pub(crate) fn pick(&self, worker: Worker<'_>, share: &str) -> RateFlow {
+        RateFlow::of(&self.rules.load(), worker, share)
     }
 
     /// Puts other rules in force. Those that stay as they are go on, with all that wait for them.
     pub(crate) fn set(&self, rules: &[RateRule]) {
         let before = self.rules.load_full();
         let kept = |rule: &RateRule| before.iter().find(|limited| limited.rule == *rule).cloned();
-        let make =
-            |rule: &RateRule| kept(rule).unwrap_or_else(|| Arc::new(Limited::new(rule.clone())));
+        let make = |rule: &RateRule| {
+            kept(rule).unwrap_or_else(|| Arc::new(Limited::new(rule.clone(), self.clock)))
+        };
         let now: Vec<_> = rules.iter().map(make).collect();
         let is_over = |limited: &&Arc<Limited>| !now.iter().any(|kept| Arc::ptr_eq(kept, limited));
         let over: Vec<_> = before.iter().filter(is_over).cloned().collect();
@@ -69,6 +76,12 @@ impl Rates {
         self.renew(|_| u64::from(!rules.is_empty()));
         // Those that wait go on after the new rules are in force.
         over.iter().for_each(|limited| limited.end());
+    }
+
+    /// Forgets the limits of users, sessions and addresses that are gone and owe nothing.
+    pub(crate) fn sweep(&self) {
+        let now = self.clock.now();
+        self.rules.load().iter().for_each(|limited| limited.sweep(now));
     }
 
     /// Has the rules for users picked again: their groups may have changed.
@@ -120,11 +133,13 @@ impl Picked {
         pick: impl FnOnce() -> Option<RateFlow>,
     ) -> Option<Arc<RateFlow>> {
         let mut picked = self.0.lock();
-        picked.retain(|known| known.version == version);
-        if let Some(known) = picked.iter().find(|known| known.address == address) {
+        let is_known = |known: &&PickedFor| known.version == version && known.address == address;
+        if let Some(known) = picked.iter().find(is_known) {
             return Some(Arc::clone(&known.flow)).filter(|flow| !flow.is_free());
         }
+        // Picked before older ones are dropped, so that limits of its own go on.
         let flow = Arc::new(pick()?);
+        picked.retain(|known| known.version == version);
         if picked.len() >= RATE_FLOWS {
             picked.remove(0);
         }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
 use frevo_proto::Dialect;
 use frevo_store::order::model::step;
@@ -81,6 +82,8 @@ pub struct Session {
     expires: AtomicU64,
     security: OnceLock<Security>,
     identity: SharedIdentity,
+    /// The last identity before it became anonymous.
+    former: ArcSwapOption<Identity>,
     /// The name of the account that logged on first. No other account may log on later.
     owner: OnceLock<String>,
     /// The client that its leases belong to.
@@ -133,6 +136,7 @@ impl Session {
             expires: AtomicU64::new(u64::MAX),
             security: OnceLock::new(),
             identity: SharedIdentity::default(),
+            former: ArcSwapOption::empty(),
             owner: OnceLock::new(),
             lease_client: OnceLock::new(),
             network,
@@ -178,8 +182,19 @@ impl Session {
     /// Authentication succeeded again (same user, keys kept: MS-SMB2 3.3.5.5.2).
     pub fn reestablish(&self, identity: Identity) {
         self.use_now();
+        if let Some(before) = self.identity().filter(|one| identity.is_nobody() && !one.is_nobody())
+        {
+            self.former.store(Some(before));
+        }
         self.identity.store(Some(Arc::new(identity)));
         self.change_state(State::Valid);
+    }
+
+    /// Returns the identity that limits of rate are for: becoming anonymous does not change them.
+    pub(crate) fn identity_for_rates(&self) -> Option<Arc<Identity>> {
+        let identity = self.identity()?;
+        let former = if identity.is_nobody() { self.former.load_full() } else { None };
+        Some(former.unwrap_or(identity))
     }
 
     /// Charges it until it ends.

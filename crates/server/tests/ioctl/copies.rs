@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use frevo_server::Reload;
 use frevo_server::internal::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS};
 use frevo_server::rate_rules::RateRule;
 use frevo_wire::codec::Writer;
@@ -10,11 +11,13 @@ use frevo_wire::command::ioctl::copychunk::{
     Chunk, CopyRequest, CopyResponse, ResumeKey, ResumeKeyResponse,
 };
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::fsctl::{DuplicateExtents, OffloadWriteReply};
 use tokio::time::Instant;
 
 use super::calls::*;
+use super::leases::offload;
 use crate::client::files::lock_draft;
-use crate::client::world::EXCLUSIVE;
+use crate::client::world::{EXCLUSIVE, in_memory};
 use crate::client::*;
 
 const LIMITS: CopyResponse = CopyResponse {
@@ -386,5 +389,109 @@ fn copies_keep_limits_of_rate() {
         // The first one passes at once.
         let took = began.elapsed().as_secs_f64();
         assert!((took - 9.0).abs() <= 9.0 * 0.03, "{took}");
+    });
+}
+
+/// A limit of a share that is passed at once by a mebibyte, and then not for sixteen seconds.
+fn slow(share: &str, is_for_reads: bool) -> RateRule {
+    let limit = |is_meant: bool| is_meant.then_some(64 << 10);
+    RateRule {
+        shares: vec![share.to_owned()],
+        read: limit(is_for_reads),
+        write: limit(!is_for_reads),
+        burst: Duration::from_millis(10),
+        ..RateRule::new(share)
+    }
+}
+
+/// A copy between two shares counts as read in the one, and as written in the other.
+#[test]
+fn copies_keep_the_limits_of_both_shares() {
+    in_frozen_world(settings(), async |world| {
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        world.file("source", pattern());
+        let readonly = peer.mount(&data.logon, "readonly").await;
+        let rights = AccessMask::READ_DATA;
+        let source = peer.open_file(&readonly, &Want::existing("source").access(rights)).await;
+        let key = key(&mut peer, &readonly, source).await;
+        let target = peer.open_file(&data, &Want::file("target")).await;
+        for (share, is_for_reads, seconds) in
+            [("readonly", true, 32.0), ("data", false, 32.0), ("data", true, 0.0)]
+        {
+            let rates = vec![slow(share, is_for_reads)];
+            world.embedded.reload(Reload::new().settings(Settings { rates, ..settings() }));
+            let began = Instant::now();
+            for _ in 0..3 {
+                let copied = copy(&mut peer, &data, target, key, &[chunk(0, 0, 1 << 20)]).await;
+                assert_eq!(copied, done(1, 1 << 20));
+            }
+            let took = began.elapsed().as_secs_f64();
+            assert!((took - seconds).abs() <= 1.0, "{share} {is_for_reads}: {took}");
+        }
+    });
+}
+
+/// An offloaded copy between two shares waits for the limits of both.
+#[test]
+fn offloaded_copies_keep_the_limits_of_both_shares() {
+    in_world(async |world| {
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        world.file("source", pattern());
+        world.file("target", vec![0; 1 << 20]);
+        let readonly = peer.mount(&data.logon, "readonly").await;
+        let rights = AccessMask::READ_DATA;
+        let source = peer.open_file(&readonly, &Want::existing("source").access(rights)).await;
+        let target = peer.open_file(&data, &Want::existing("target")).await;
+        let write = offload(&mut peer, &readonly, source, 1 << 20).await;
+        let room = OffloadWriteReply::SIZE as u32;
+        for (share, is_for_reads) in [("readonly", true), ("data", false)] {
+            let rates = vec![slow(share, is_for_reads)];
+            world.embedded.reload(Reload::new().settings(Settings { rates, ..settings() }));
+            let copied = ask(&mut peer, &data, CtlCode::OFFLOAD_WRITE, target, &write, room).await;
+            copied.ok();
+            let draft = ioctl_draft(CtlCode::OFFLOAD_WRITE, target, &write, room);
+            let id = peer.send(vec![data.put(draft)], data.via()).await[0];
+            peer.interim().await;
+            let [rate] = &world.embedded.rate_status()[..] else { panic!("one limit") };
+            assert_eq!((&*rate.name, rate.waiting), (share, 1));
+            world.embedded.reload(Reload::new().settings(settings()));
+            peer.final_reply(id).await.ok();
+        }
+    });
+}
+
+/// Shared extents move no data: a request for them is one operation.
+#[test]
+fn shared_extents_count_as_an_operation() {
+    in_memory(async |world| {
+        let (mut peer, data) = world.session("ann", &Offer::default()).await;
+        let source = peer.open_file(&data, &Want::file("source")).await;
+        let target = peer.open_file(&data, &Want::file("target")).await;
+        for file in [source, target] {
+            peer.write(&data, file, 0, &pattern()).await;
+        }
+        let (source_file_offset, target_file_offset, byte_count) = (0, 0, 1 << 20);
+        let shared = DuplicateExtents {
+            source_file_id: source,
+            source_file_offset,
+            target_file_offset,
+            byte_count,
+        };
+        let mut input = Vec::new();
+        shared.encode(&mut Writer::new(&mut input));
+        let code = CtlCode::DUPLICATE_EXTENTS_TO_FILE;
+        let rates = vec![slow("data", false)];
+        world.embedded.reload(Reload::new().settings(Settings { rates, ..settings() }));
+        for _ in 0..3 {
+            ask(&mut peer, &data, code, target, &input, 0).await.ok();
+        }
+        let held = world.embedded.rate_status()[0].held;
+        let operations = RateRule { operations: Some(1), ..slow("data", true) };
+        let rates = vec![operations];
+        world.embedded.reload(Reload::new().settings(Settings { rates, ..settings() }));
+        for _ in 0..3 {
+            ask(&mut peer, &data, code, target, &input, 0).await.ok();
+        }
+        assert!(held == 0 && world.embedded.rate_status()[0].held > 0);
     });
 }

@@ -30,9 +30,10 @@ async fn copy_chunk(peer: &mut Peer, mount: &Mount, source: FileId) -> Vec<u8> {
     bytes_of(|w| CopyRequest { source_key, chunks }.encode(w))
 }
 
-async fn offload(peer: &mut Peer, mount: &Mount, source: FileId) -> Vec<u8> {
+/// A request that writes so much of a source to the beginning of its target.
+pub async fn offload(peer: &mut Peer, mount: &Mount, source: FileId, copy_length: u64) -> Vec<u8> {
     let size = OffloadReadRequest::SIZE as u32;
-    let (token_time_to_live_ms, file_offset, copy_length) = (0, 0, 4096);
+    let (token_time_to_live_ms, file_offset) = (0, 0);
     let read =
         OffloadReadRequest { size, flags: 0, token_time_to_live_ms, file_offset, copy_length };
     let input = bytes_of(|w| read.encode(w));
@@ -83,7 +84,7 @@ fn what_fsctls_write_is_cached_by_nobody_else() {
         let target = peer.open_file(&mount, &Want::file("target")).await;
         peer.write(&mount, target, 0, &[2; 8192]).await;
         let copy_chunk = copy_chunk(&mut peer, &mount, source).await;
-        let offload = offload(&mut peer, &mount, source).await;
+        let offload = offload(&mut peer, &mount, source, 4096).await;
         let room = OffloadWriteReply::SIZE as u32;
         for (code, input, room) in [
             (CtlCode::SRV_COPYCHUNK, copy_chunk.clone(), 12),

@@ -1,19 +1,30 @@
 //! Limits of rate: requests over a limit wait, and nobody else notices.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::client::draft::pack;
-use crate::client::files::{close_draft, flush_draft, lock_draft, read_draft, write_draft};
-use crate::client::world::EXCLUSIVE;
+use crate::client::files::{
+    close_draft, flush_draft, lock_draft, read_draft, set_draft, write_draft,
+};
+use crate::client::world::{EXCLUSIVE, Users, in_own_world, serving};
 use crate::client::*;
+use crate::sessions::become_nobody;
+use frevo_auth::{Account, Accounts, Membership};
+use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::access_rules::Names;
+use frevo_server::ambient::Host;
 use frevo_server::internal::limits::{
     HELD_BACK_BYTES, HELD_BACK_CREDITS, HELD_BACK_PER_CONNECTION, MAX_IO, WAITING_PER_CONNECTION,
 };
-use frevo_server::rate_rules::RateRule;
+use frevo_server::internal::state::Kind;
+use frevo_server::rate_rules::{Each, RateRule};
+use frevo_server::share::Share;
 use frevo_server::{RateStatus, Reload};
 use frevo_wire::command::lock::LockFlags;
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::FileInfoClass;
 use tokio::time::{Instant, sleep, timeout};
 
 const MIB: u64 = 1 << 20;
@@ -158,6 +169,130 @@ fn a_neighbour_notices_nothing() {
         ann.collect(&ids).await.iter().for_each(|reply| _ = reply.ok());
         // The first one passes at once.
         assert!(near(began.elapsed(), 7.25), "{:?}", began.elapsed());
+    });
+}
+
+/// Each user has the limits on its own, with all its sessions, and still owes when it logs on again.
+#[test]
+fn each_user_has_the_limits_on_its_own() {
+    let limits = RateRule { each: Some(Each::User), read: Some(MIB), ..rule("fair") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut ann, first, file) = arrive(world, "ann").await;
+        let (mut again, second, same) = arrive(world, "ann").await;
+        let (mut bob, bobs, theirs) = arrive(world, "bob").await;
+        let reads = async |peer: &mut Peer, mount: &Mount, file| {
+            let began = Instant::now();
+            for _ in 0..20 {
+                peer.read(mount, file, 0, PIECE).await;
+            }
+            began.elapsed()
+        };
+        let took = tokio::join!(
+            reads(&mut ann, &first, file),
+            reads(&mut again, &second, same),
+            reads(&mut bob, &bobs, theirs)
+        );
+        // The first READ of an account passes at once.
+        let anns = took.0.max(took.1);
+        assert!(near(anns, 9.75) && near(took.2, 4.75), "{took:?}");
+        let [rate] = &rates(world)[..] else { panic!("one limit") };
+        assert_eq!((rate.each, rate.buckets), (Some("user"), 2));
+        assert_eq!(world.server.ledger.count(Kind::RateBucket), 2);
+        ann.read(&first, file, 0, MIB as u32).await;
+        drop((ann, again));
+        while world.server.ledger.count(Kind::RateBucket) > 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let began = Instant::now();
+        let (mut ann, third, file) = arrive(world, "ann").await;
+        ann.read(&third, file, 0, PIECE).await;
+        assert!(began.elapsed() > Duration::from_millis(900), "{:?}", began.elapsed());
+    });
+}
+
+/// An account that goes on as nobody keeps its limits.
+#[test]
+fn becoming_anonymous_ends_no_limit() {
+    let limits = RateRule { users: Names::users(&["ann"]), read: Some(MIB), ..rule("ann") };
+    in_frozen_world(Settings { anonymous: true, ..with([limits]) }, async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        become_nobody(&mut peer, mount.logon.id, mount.via()).await.ok();
+        let began = Instant::now();
+        for _ in 0..40 {
+            peer.read(&mount, file, 0, PIECE).await;
+        }
+        assert!(near(began.elapsed(), 9.75), "{:?}", began.elapsed());
+    });
+}
+
+/// An account of which a group changes.
+#[derive(Debug, Default)]
+struct Changing(AtomicBool);
+
+impl Accounts for Changing {
+    fn account(&self, user: &str, domain: &str) -> Option<Account> {
+        Users.account(user, domain)
+    }
+
+    fn membership(&self, user: &str) -> Option<Membership> {
+        let is_member = self.0.load(Ordering::Relaxed);
+        let groups = if is_member { vec![String::from("staff")] } else { Vec::new() };
+        Some(Membership { name: user.to_owned(), rid: None, groups, is_enabled: true })
+    }
+}
+
+/// The groups of an authentication choose the rules from the next request on.
+#[test]
+fn authentication_anew_chooses_the_rules_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
+    let accounts = Arc::new(Changing::default());
+    let limits = RateRule { users: Names::of(["@staff"]), read: Some(64 << 10), ..rule("staff") };
+    let shares = [Share::disk("data", Arc::new(vfs))];
+    let server = serving(with([limits]), shares, Arc::<Changing>::clone(&accounts), Arc::new(Host));
+    in_own_world(true, &World::of(server, dir), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        let mut reads = async |is_member: bool, seconds: f64| {
+            accounts.0.store(is_member, Ordering::Relaxed);
+            peer.log_on_again(Setup::again("ann", &mount.logon)).await.ok();
+            let began = Instant::now();
+            for _ in 0..3 {
+                peer.read(&mount, file, 0, MIB as u32).await;
+            }
+            let took = began.elapsed().as_secs_f64();
+            assert!((took - seconds).abs() <= 1.0, "{is_member}: {took}");
+        };
+        reads(false, 0.0).await;
+        reads(true, 32.0).await;
+        reads(false, 0.0).await;
+    });
+}
+
+/// A SET_INFO that waits for a limit is announced, and can be cancelled, as other requests.
+#[test]
+fn a_wait_of_set_info_is_announced() {
+    let limits = RateRule { operations: Some(1), ..rule("operations") };
+    in_frozen_world(with([limits]), async |world| {
+        let (mut peer, mount, file) = arrive(world, "ann").await;
+        sleep(Duration::from_secs(2)).await;
+        peer.on(&mount, flush_draft(file)).await.ok();
+        let end = |bytes: u64| set_draft(FileInfoClass::END_OF_FILE, file, &bytes.to_le_bytes());
+        let mut sent = Vec::new();
+        for draft in [end(1), end(2)] {
+            sent.extend(peer.send(vec![mount.put(draft)], mount.via()).await);
+            let interim = peer.interim().await;
+            assert_eq!(Some(&interim.header.message_id), sent.last());
+        }
+        peer.send_frame(&pack(&[Peer::cancel(sent[1], None, mount.logon.id)], mount.via())).await;
+        peer.final_reply(sent[1]).await.expect(Status::CANCELLED);
+        peer.final_reply(sent[0]).await.ok();
+        assert_eq!(world.content("f").len(), 1);
+        // One that is answered soon is not announced.
+        sleep(Duration::from_millis(920)).await;
+        let id = peer.send(vec![mount.put(end(3))], mount.via()).await[0];
+        let reply = peer.reply().await;
+        assert!(reply.header.message_id == id && !reply.is_interim());
+        reply.ok();
     });
 }
 

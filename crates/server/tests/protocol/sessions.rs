@@ -35,7 +35,7 @@ fn authentication_anew_is_for_the_same_user() {
 }
 
 /// Says that it is nobody, by NTLM as it is (MS-NLMP 3.2.5.1.2); the last answer.
-async fn become_nobody(peer: &mut Peer, session_id: u64, via: Via<'_>) -> Reply {
+pub(crate) async fn become_nobody(peer: &mut Peer, session_id: u64, via: Via<'_>) -> Reply {
     nobody_by(peer, Setup::of(""), session_id, via).await
 }
 

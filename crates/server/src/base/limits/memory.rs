@@ -39,6 +39,9 @@ pub const SCAN_BYTES: usize = 2_048;
 /// Bytes that a token of an offloaded copy is charged with.
 pub const OFFLOAD_TOKEN_BYTES: usize = 1_024;
 
+/// Bytes that a user, session or address is charged with that has limits of rate of its own under one rule.
+pub const RATE_BUCKET_BYTES: usize = 768;
+
 /// Bytes that all that is kept for clients may take (requests, replies, what waits, and
 /// an estimate of all objects), unless configured otherwise. One client alone may have
 /// credits for 512 MiB.

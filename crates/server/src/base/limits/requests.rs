@@ -131,5 +131,9 @@ pub const HELD_BACK_BYTES: usize = 16 << 20;
 /// largest request, and what they pay for is read without a pause: so CANCEL and ECHO come through.
 pub const HELD_BACK_CREDITS: u16 = 128;
 
+/// Users, sessions or addresses that have limits of their own under one rule of rate; more than one account may
+/// have sessions.
+pub const RATE_BUCKETS: usize = 16_384;
+
 /// Networks of one session in one share whose rules of rate are remembered: those of its channels.
 pub const RATE_FLOWS: usize = 4;

@@ -141,11 +141,7 @@ struct Lane {
 impl Closer {
     fn new() -> Self {
         let threads = Threads::new("closing", CLOSING_THREADS, host::begin_thread);
-        Self {
-            lanes: Mutex::default(),
-            ended: AtomicU64::new(0),
-            threads: Arc::new(threads),
-        }
+        Self { lanes: Mutex::default(), ended: AtomicU64::new(0), threads: Arc::new(threads) }
     }
 
     fn ended(&self) -> Ended {

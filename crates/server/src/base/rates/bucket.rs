@@ -57,8 +57,13 @@ impl Bucket {
         let _ = self.filled_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 
+    /// The time from which on nothing is owed.
+    pub(super) fn rests_at(&self) -> Duration {
+        Duration::from_nanos(self.filled_at.load(Ordering::Acquire))
+    }
+
     /// True while nothing is owed.
     pub(super) fn is_rested(&self, now: Duration) -> bool {
-        self.filled_at.load(Ordering::Acquire) <= nanos(now)
+        self.rests_at() <= now
     }
 }

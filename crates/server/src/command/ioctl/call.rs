@@ -42,6 +42,17 @@ impl Call<'_> {
     }
 }
 
+/// The data that a copy on the server moves.
+#[derive(Default)]
+pub(crate) struct Copying {
+    /// Bytes that it reads.
+    pub(crate) read: u64,
+    /// Bytes that it writes.
+    pub(crate) write: u64,
+    /// The Open that it reads from. None if the request names none.
+    pub(crate) source: Option<Arc<Open>>,
+}
+
 /// Writes the IOCTL response with its output.
 pub(super) fn respond(
     rq: &Request<'_>,

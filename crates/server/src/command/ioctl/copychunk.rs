@@ -17,7 +17,7 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::file_id::FileId;
 use rustix::io::Errno;
 
-use super::call::{Answer, Call, output};
+use super::call::{Answer, Call, Copying, output};
 use super::copyfile;
 use crate::base::limits::{COPY_BYTES, COPY_CHUNK_BYTES, COPY_CHUNKS, OFFLOAD_BYTES};
 use crate::base::pools::closer;
@@ -126,18 +126,21 @@ fn is_within_limits(chunks: &[Chunk]) -> bool {
         && total <= u64::from(COPY_BYTES)
 }
 
-/// The bytes that a request asks to copy: its chunks, or without any the file of a client that is macOS.
-pub(super) fn asked_bytes(rq: &Request<'_>, input: &[u8]) -> u64 {
-    let Ok(request) = CopyRequest::parse(input) else { return 0 };
-    if request.chunks.is_empty() {
+/// The data that a request asks to copy: its chunks, or without any the file of a client that is macOS.
+pub(super) fn asked(rq: &Request<'_>, input: &[u8]) -> Copying {
+    let Ok(request) = CopyRequest::parse(input) else { return Copying::default() };
+    let source = source(rq, input).ok();
+    let bytes = if request.chunks.is_empty() {
         // The file system of a share with a pool is not asked on a core.
-        let may_ask = rq.tree.as_ref().is_some_and(|tree| tree.share.pool().is_none());
-        let open = source(rq, input).ok().filter(|_| may_ask);
-        let size = open.and_then(|open| open.file().and_then(FileOpen::stat).ok());
-        return size.map_or(0, |stat| stat.end_of_file).min(OFFLOAD_BYTES);
-    }
-    let total: u64 = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
-    total.min(u64::from(COPY_BYTES))
+        let may_ask = |open: &&Arc<Open>| open.tree().share.pool().is_none();
+        let file = source.as_ref().filter(may_ask).and_then(|open| open.file().ok());
+        let size = file.and_then(|file| file.stat().ok());
+        size.map_or(0, |stat| stat.end_of_file).min(OFFLOAD_BYTES)
+    } else {
+        let total: u64 = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
+        total.min(u64::from(COPY_BYTES))
+    };
+    Copying { read: bytes, write: bytes, source }
 }
 
 /// FSCTL_SRV_COPYCHUNK and FSCTL_SRV_COPYCHUNK_WRITE.

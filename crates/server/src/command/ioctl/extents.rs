@@ -20,7 +20,7 @@ use frevo_wire::fscc::fsctl::{
 
 use super::call::{Answer, Call, NO_OUTPUT, output};
 use super::copychunk;
-use crate::base::limits::{COPY_BYTES, TRIM_RANGES};
+use crate::base::limits::TRIM_RANGES;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::shares::share::MAX_OFFSET;
 
@@ -47,18 +47,6 @@ pub(super) async fn duplicate_ex(call: &Call<'_>) -> Answer {
     };
     let is_atomic = request.flags.contains(DuplicateExtentsFlags::SOURCE_ATOMIC);
     duplicate_from(call, &plain, is_atomic).await
-}
-
-/// The bytes that a request asks to share. No data moves, so that it counts as the largest copy at most.
-pub(super) fn asked_bytes(input: &[u8]) -> u64 {
-    let count = DuplicateExtents::parse(input).map_or(0, |request| request.byte_count);
-    u64::try_from(count).unwrap_or(0).min(u64::from(COPY_BYTES))
-}
-
-/// Like [`asked_bytes`], for the longer form.
-pub(super) fn asked_bytes_ex(input: &[u8]) -> u64 {
-    let count = DuplicateExtentsEx::parse(input).map_or(0, |request| request.byte_count);
-    u64::try_from(count).unwrap_or(0).min(u64::from(COPY_BYTES))
 }
 
 async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: bool) -> Answer {

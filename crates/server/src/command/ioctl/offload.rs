@@ -14,12 +14,14 @@ use frevo_wire::fscc::fsctl::{
     OffloadReadReply, OffloadReadRequest, OffloadToken, OffloadWriteReply, OffloadWriteRequest,
 };
 
-use super::call::{Answer, Call, output};
+use super::call::{Answer, Call, Copying, output};
 use super::copychunk::Copied;
 use super::{copychunk, extents};
 use crate::base::limits::{COPY_CHUNK_BYTES, OFFLOAD_BYTES, OFFLOAD_QUIET};
+use crate::command::request::Request;
 use crate::objects::offload::{Content, Offloaded};
 use crate::objects::open::FileOpen;
+use crate::objects::session::Session;
 use crate::shares::share::MAX_OFFSET;
 
 /// Bytes of a logical sector, as FileFsSectorSizeInformation says.
@@ -55,9 +57,16 @@ impl Numbers<'_> {
     }
 }
 
-/// The bytes that a request of FSCTL_OFFLOAD_WRITE asks to write.
-pub(super) fn asked_bytes(input: &[u8]) -> u64 {
-    OffloadWriteRequest::parse(input).map_or(0, |request| request.copy_length.min(OFFLOAD_BYTES))
+/// The data that a request of FSCTL_OFFLOAD_WRITE asks to write. Zeros are not read.
+pub(super) fn asked(rq: &Request<'_>, input: &[u8]) -> Copying {
+    let Ok(request) = OffloadWriteRequest::parse(input) else { return Copying::default() };
+    let write = request.copy_length.min(OFFLOAD_BYTES);
+    if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
+        return Copying { write, ..Copying::default() };
+    }
+    let find = |session: &Arc<Session>| session.offloads.lock().find(&request.token).ok();
+    let source = rq.session.as_ref().and_then(find).map(|what| what.source);
+    Copying { read: write, write, source }
 }
 
 /// FSCTL_OFFLOAD_READ: a token for a range.

@@ -38,6 +38,8 @@ pub enum Kind {
     RpcWait,
     /// A registration with the witness of a cluster.
     Registration,
+    /// Limits of rate that an account, a session or an address has of its own.
+    RateBucket,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -45,7 +47,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 16;
+pub(crate) const KINDS: usize = 17;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -64,6 +66,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Association, ASSOCIATIONS_PER_USER, ASSOCIATIONS_PER_ADDRESS),
     (Kind::RpcWait, RPC_WAITS_PER_USER, 0),
     (Kind::Registration, WITNESS_REGISTRATIONS_PER_USER, 0),
+    (Kind::RateBucket, usize::MAX, usize::MAX),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -85,6 +88,7 @@ impl Kind {
         Self::Association,
         Self::RpcWait,
         Self::Registration,
+        Self::RateBucket,
         Self::Frame,
         Self::Reply,
     ];

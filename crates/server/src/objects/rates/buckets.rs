@@ -1,0 +1,203 @@
+//! The limits that each user, session or address has of its own under one rule.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use frevo_wire::fscc::fold_name;
+use parking_lot::Mutex;
+
+use super::limited::Limited;
+use crate::access::rate_rules::{Each, RateRule};
+use crate::base::limits::RATE_BUCKET_BYTES;
+use crate::base::prefix::network;
+use crate::base::rates::Gate;
+use crate::objects::ledger::{Charge, Holder, Kind};
+
+/// The limits of operations, of bytes that are read, and of bytes that are written.
+#[derive(Debug)]
+pub(super) struct Gates([Option<Gate>; 3]);
+
+const _: () = assert!(size_of::<Gates>() + size_of::<Bucket>() <= RATE_BUCKET_BYTES);
+
+impl Gates {
+    /// Makes those of a rule.
+    pub(super) fn of(rule: &RateRule) -> Self {
+        let gate = |rate: Option<u64>| rate.map(|rate| Gate::new(rate, rule.burst));
+        Self([gate(rule.operations), gate(rule.read), gate(rule.write)])
+    }
+
+    /// Returns them in their order; None where there is no limit.
+    pub(super) fn all(&self) -> impl Iterator<Item = Option<&Gate>> {
+        self.0.iter().map(Option::as_ref)
+    }
+
+    /// Returns the limits that there are.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Gate> {
+        self.all().flatten()
+    }
+
+    pub(super) fn close(&self) {
+        self.present().for_each(Gate::close);
+    }
+
+    /// The time from which on nothing is owed.
+    fn rest_at(&self) -> Duration {
+        self.present().map(Gate::rests_at).max().unwrap_or_default()
+    }
+}
+
+/// One that has limits of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// An account, by its name in lower case.
+    User(String),
+    Session(u64),
+    Network(IpAddr),
+}
+
+/// The facts by which a request has its own limits.
+pub(super) struct Owner<'a> {
+    pub(super) user: &'a str,
+    pub(super) session: u64,
+    pub(super) address: IpAddr,
+    /// The account that is charged.
+    pub(super) holder: &'a Arc<Holder>,
+}
+
+impl Owner<'_> {
+    fn key(&self, each: Each) -> Key {
+        match each {
+            Each::User => Key::User(fold_name(self.user)),
+            Each::Session => Key::Session(self.session),
+            Each::Address => Key::Network(network(self.address)),
+        }
+    }
+}
+
+/// The limits of one of them.
+#[derive(Debug)]
+struct Bucket {
+    gates: Arc<Gates>,
+    /// Tree connects that have them picked.
+    uses: usize,
+    /// Its charge while it is used. Those that are not are bounded by the number of all.
+    charge: Option<Charge>,
+}
+
+/// The buckets of a rule. One that nobody uses stays until nothing is owed: who logs on again owes what it owed.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    most: usize,
+    all: Mutex<All>,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    buckets: BTreeMap<Key, Bucket>,
+    /// The rule is not in force any more: nobody waits for its limits.
+    are_closed: bool,
+}
+
+impl Buckets {
+    /// Makes room for `most` of them.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, all: Mutex::default() }
+    }
+
+    /// Returns their number.
+    pub(super) fn len(&self) -> usize {
+        self.all.lock().buckets.len()
+    }
+
+    pub(super) fn close(&self) {
+        let mut all = self.all.lock();
+        all.are_closed = true;
+        all.buckets.values().for_each(|bucket| bucket.gates.close());
+    }
+
+    /// Returns the sessions whose operations wait.
+    pub(super) fn sessions(&self) -> BTreeSet<u64> {
+        let all = self.all.lock();
+        all.buckets.values().flat_map(|one| one.gates.present().flat_map(Gate::flows)).collect()
+    }
+
+    /// Forgets those that nobody uses and that owe nothing.
+    pub(super) fn sweep(&self, now: Duration) {
+        self.all.lock().sweep(now);
+    }
+
+    fn begin_use(&self, key: &Key, rule: &RateRule, holder: &Arc<Holder>) -> Option<Arc<Gates>> {
+        let charge = holder.charge(Kind::RateBucket, RATE_BUCKET_BYTES).ok();
+        let mut all = self.all.lock();
+        if let Some(bucket) = all.buckets.get_mut(key) {
+            bucket.uses = bucket.uses.saturating_add(1);
+            if bucket.charge.is_none() {
+                bucket.charge = charge;
+            }
+            return Some(Arc::clone(&bucket.gates));
+        }
+        let charge = Some(charge?);
+        if all.buckets.len() >= self.most && !all.drop_an_unused_one() {
+            return None;
+        }
+        let gates = Arc::new(Gates::of(rule));
+        if all.are_closed {
+            gates.close();
+        }
+        let bucket = Bucket { gates: Arc::clone(&gates), uses: 1, charge };
+        all.buckets.insert(key.clone(), bucket);
+        Some(gates)
+    }
+
+    fn end_use(&self, key: &Key, now: Duration) {
+        let mut all = self.all.lock();
+        let Some(bucket) = all.buckets.get_mut(key) else { return };
+        bucket.uses = bucket.uses.saturating_sub(1);
+        if bucket.uses == 0 {
+            let _charge = bucket.charge.take();
+            if bucket.gates.rest_at() <= now {
+                all.buckets.remove(key);
+            }
+        }
+    }
+}
+
+impl All {
+    fn sweep(&mut self, now: Duration) {
+        self.buckets.retain(|_, bucket| bucket.uses > 0 || bucket.gates.rest_at() > now);
+    }
+
+    /// Drops the unused one that owes nothing first. False if all are used.
+    fn drop_an_unused_one(&mut self) -> bool {
+        let unused = self.buckets.iter().filter(|(_, bucket)| bucket.uses == 0);
+        let first = unused.min_by_key(|(_, bucket)| bucket.gates.rest_at());
+        let first = first.map(|(key, _)| key.clone());
+        first.is_some_and(|key| self.buckets.remove(&key).is_some())
+    }
+}
+
+/// The own limits of one, used until this is dropped.
+#[derive(Debug)]
+pub(super) struct Own {
+    limited: Arc<Limited>,
+    key: Key,
+    pub(super) gates: Arc<Gates>,
+}
+
+impl Own {
+    /// Takes the limits of `owner`. None where all share those of the rule: it is for nobody alone, has too many
+    /// of its own, or there is no memory for them.
+    pub(super) fn take(limited: &Arc<Limited>, owner: &Owner<'_>) -> Option<Self> {
+        let key = owner.key(limited.rule.each?);
+        let gates = limited.buckets.begin_use(&key, &limited.rule, owner.holder)?;
+        Some(Self { limited: Arc::clone(limited), key, gates })
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.limited.buckets.end_use(&self.key, self.limited.clock.now());
+    }
+}

@@ -1,0 +1,239 @@
+use std::net::IpAddr;
+
+use frevo_store::security::Token;
+
+use super::*;
+use crate::access::access_rules::Names;
+use crate::access::domain_names::DomainSids;
+use crate::access::rate_rules::{Each, RateRule};
+use crate::base::limits::{RATE_BUCKET_BYTES, RATE_BUCKETS};
+use crate::objects::ledger::{Kind, Ledger};
+
+const BOB: &str = "bob";
+const NEAR: &str = "192.0.2.1";
+
+/// Rules in force, and the accounts that are charged for their own limits.
+struct Rules {
+    limited: Vec<Arc<Limited>>,
+    ledger: Ledger,
+}
+
+impl Rules {
+    fn of(rules: &[RateRule]) -> Self {
+        let clock = Clock::start();
+        let put = |rule: &RateRule| Arc::new(Limited::new(rule.clone(), clock));
+        Self { limited: rules.iter().map(put).collect(), ledger: Ledger::default() }
+    }
+
+    fn few(rule: RateRule, most: usize) -> Self {
+        let limited = Limited::with_buckets(rule, Clock::start(), most);
+        Self { limited: vec![Arc::new(limited)], ledger: Ledger::default() }
+    }
+
+    fn pick(&self, user: &str, session: u64, share: &str, address: &str) -> RateFlow {
+        let caller = Caller {
+            user,
+            groups: &[String::from("staff")],
+            groups_are_known: true,
+            token: &Token::nobody(),
+            domain_sids: &DomainSids::default(),
+            address: address.parse::<IpAddr>().unwrap(),
+        };
+        let holder = &self.ledger.account(user);
+        RateFlow::of(&self.limited, Worker { caller: &caller, session, holder }, share)
+    }
+
+    fn session(&self, user: &str, session: u64) -> Work {
+        work(self.pick(user, session, "data", NEAR), OPERATION)
+    }
+
+    fn buckets(&self) -> usize {
+        self.limited[0].held_back().buckets
+    }
+}
+
+const OPERATION: Demand = Demand { read: 0, write: 0, operations: 1 };
+
+fn work(flow: RateFlow, demand: Demand) -> Work {
+    let mut work = Work::default();
+    work.add(Arc::new(flow), demand);
+    work
+}
+
+/// One operation an hour, for each on its own.
+fn hourly(each: Each) -> RateRule {
+    let burst = Duration::ZERO;
+    RateRule { operations: Some(1), burst, each: Some(each), ..RateRule::new("a") }
+}
+
+fn passes(work: &Work, now: Duration) -> bool {
+    work.try_pass(At::FIRST, now).is_none()
+}
+
+#[test]
+fn rules_are_for_shares_users_groups_and_networks() {
+    let limit = |rule: RateRule| RateRule { operations: Some(1), ..rule };
+    let of_share = limit(RateRule { shares: vec![String::from("Data")], ..RateRule::new("a") });
+    let of_user = limit(RateRule { users: Names::of([BOB]), ..RateRule::new("b") });
+    let of_group = limit(RateRule { users: Names::of(["@staff"]), ..RateRule::new("c") });
+    let networks = vec!["192.0.2.0/24".parse().unwrap()];
+    let of_network = limit(RateRule { networks, ..RateRule::new("d") });
+    let weighs = RateRule { weight: Some(3), ..RateRule::new("e") };
+    let rules = [of_share, of_user, of_group, of_network, weighs];
+    let flow = |rules: &[RateRule], user: &str, share: &str, address: &str| {
+        Rules::of(rules).pick(user, 7, share, address)
+    };
+    let names = |flow: RateFlow| -> String {
+        flow.rules.iter().map(|picked| picked.limited.rule.name.as_str()).collect()
+    };
+    assert_eq!(names(flow(&rules, BOB, "data", NEAR)), "abcd");
+    assert_eq!(names(flow(&rules, "ann", "other", "192.0.3.1")), "c");
+    assert_eq!(flow(&rules, "ann", "data", "192.0.3.1").flow.weight, 3);
+    assert_eq!(flow(&rules[..1], "ann", "data", "192.0.3.1").flow.weight, RATE_WEIGHT);
+    assert!(flow(&rules[4..], BOB, "data", NEAR).is_free());
+}
+
+#[test]
+fn all_limits_of_a_rule_count_and_what_was_not_used_is_given_back() {
+    let rule = RateRule {
+        read: Some(1_000),
+        operations: Some(10),
+        burst: Duration::from_secs(1),
+        ..RateRule::new("a")
+    };
+    let rules = Rules::of(&[rule]);
+    let now = Duration::from_secs(100);
+    let asks = |demand| work(rules.pick(BOB, 7, "data", NEAR), demand);
+    let read = asks(Demand { read: 1_500, write: 0, operations: 1 });
+    assert_eq!(read.try_pass(At::FIRST, now), None);
+    assert_eq!(read.try_pass(At::FIRST, now), Some(At(1)), "the bytes of a second");
+    let write = asks(Demand { read: 0, write: 9_999, operations: 8 });
+    assert_eq!(write.try_pass(At::FIRST, now), None, "writes have no limit");
+    let one = asks(Demand { operations: 3, ..Demand::default() });
+    assert_eq!(one.try_pass(At::FIRST, now), None);
+    assert_eq!(one.try_pass(At::FIRST, now), Some(At(0)), "ten operations, and some");
+    read.give_rest_back(|demand| demand);
+    let later = now + Duration::from_millis(500);
+    assert_eq!(read.try_pass(At::FIRST, later), None);
+}
+
+/// The parts of a copy pass the limits of both shares. What the first has let pass is given back if the second
+/// is not passed.
+#[test]
+fn both_shares_of_a_copy_count() {
+    let of_share = |name: &str| RateRule {
+        shares: vec![String::from(name)],
+        read: Some(1_000),
+        write: Some(1_000),
+        burst: Duration::ZERO,
+        ..RateRule::new(name)
+    };
+    let rules = Rules::of(&[of_share("from"), of_share("into")]);
+    let now = Duration::from_secs(100);
+    let mut copy = work(
+        rules.pick(BOB, 7, "into", NEAR),
+        Demand { write: 1_000, operations: 1, ..Demand::default() },
+    );
+    let from = Arc::new(rules.pick(BOB, 7, "from", NEAR));
+    copy.add(from, Demand { read: 1_000, ..Demand::default() });
+    assert!(passes(&copy, now));
+    assert_eq!(copy.try_pass(At::FIRST, now), Some(At(0)), "the share that is written to");
+    let asks = |share: &str, demand| work(rules.pick(BOB, 7, share, NEAR), demand);
+    let one_read = Demand { read: 1, ..Demand::default() };
+    let one_written = Demand { write: 1, ..Demand::default() };
+    assert!(!passes(&asks("from", one_read), now) && passes(&asks("into", one_read), now));
+    assert!(passes(&asks("from", one_written), now) && !passes(&asks("into", one_written), now));
+    copy.give_rest_back(|demand| demand);
+    assert!(passes(&asks("into", one_written), now));
+}
+
+#[test]
+fn each_user_session_or_address_has_the_limits_on_its_own() {
+    let now = Duration::from_secs(1);
+    let asks = |rules: &Rules, user, session, address| {
+        passes(&work(rules.pick(user, session, "data", address), OPERATION), now)
+    };
+    let [user, session, address] =
+        [Each::User, Each::Session, Each::Address].map(|each| Rules::of(&[hourly(each)]));
+    for rules in [&user, &session, &address] {
+        assert!(asks(rules, "ann", 1, "2001:db8::1"));
+        assert!(!asks(rules, "Ann", 1, "2001:db8::2"), "one host may have the whole network");
+    }
+    assert!(!asks(&user, "ann", 2, NEAR) && asks(&user, BOB, 3, "2001:db8::1"));
+    assert!(asks(&session, "ann", 2, "2001:db8::1") && !asks(&session, "ann", 2, NEAR));
+    assert!(asks(&address, "ann", 1, NEAR) && !asks(&address, BOB, 3, "2001:db8::9"));
+}
+
+/// One that has gone owes what it owed when it comes back; one that owes nothing is forgotten.
+#[test]
+fn who_comes_back_owes_what_it_owed() {
+    let rules = Rules::of(&[RateRule { operations: Some(10), ..hourly(Each::User) }]);
+    let ann = rules.session("ann", 1);
+    assert!(passes(&ann, Duration::from_secs(3_600)));
+    drop((ann, rules.session(BOB, 2)));
+    assert_eq!(rules.buckets(), 1, "bob owes nothing");
+    let again = rules.session("ann", 3);
+    assert!(!passes(&again, Duration::from_secs(3_600)));
+    rules.limited[0].sweep(Duration::from_secs(3_601));
+    assert_eq!(rules.buckets(), 1, "it is used");
+    drop(again);
+    rules.limited[0].sweep(Duration::from_secs(3_599));
+    assert_eq!(rules.buckets(), 1, "it owes something");
+    rules.limited[0].sweep(Duration::from_secs(3_601));
+    assert_eq!(rules.buckets(), 0);
+}
+
+/// n - 1, n and n + 1: those beyond share one, and wait for each other.
+#[test]
+fn beyond_so_many_all_share_one_bucket() {
+    let rules = Rules::few(hourly(Each::Session), 3);
+    let (now, later) = (Duration::from_secs(3_600), Duration::from_secs(3_605));
+    let mut works: Vec<_> = (0..3).map(|id| rules.session("ann", id)).collect();
+    assert!(works.iter().all(|one| passes(one, now)));
+    let beyond = [rules.session("ann", 3), rules.session(BOB, 4)];
+    assert_eq!(rules.buckets(), 3);
+    assert!(passes(&beyond[0], now) && !passes(&beyond[1], now));
+    // One that nobody uses makes room for another; of two the one that owes nothing first.
+    assert!(passes(&works[1], later));
+    works.drain(1..);
+    assert_eq!(rules.buckets(), 3, "both owe something");
+    let newcomer = rules.session(BOB, 5);
+    assert!(passes(&newcomer, later));
+    assert!(!passes(&rules.session("ann", 1), later), "it owes most");
+    assert_eq!(rules.buckets(), 3);
+    assert!(RATE_BUCKETS > crate::base::limits::SESSIONS_PER_USER, "no account fills all");
+}
+
+#[test]
+fn own_limits_are_charged_while_they_are_used() {
+    let rules = Rules::of(&[hourly(Each::User)]);
+    let count = || rules.ledger.count(Kind::RateBucket);
+    let sessions = [rules.session("ann", 1), rules.session("ann", 2), rules.session(BOB, 3)];
+    assert_eq!((count(), rules.ledger.bytes()), (2, 2 * RATE_BUCKET_BYTES));
+    assert!(passes(&sessions[0], Duration::from_secs(3_600)));
+    let [first, second, bobs] = sessions;
+    drop((first, bobs));
+    assert_eq!(count(), 1);
+    drop(second);
+    assert_eq!((count(), rules.ledger.bytes(), rules.buckets()), (0, 0, 1));
+    let again = rules.session("ann", 4);
+    assert_eq!(count(), 1);
+    drop(again);
+    // Where no bucket may be charged, all share one.
+    rules.ledger.set_most(Kind::RateBucket, Some(0), Some(0));
+    let bobs = rules.session(BOB, 5);
+    assert_eq!((count(), rules.buckets()), (0, 1));
+    assert!(passes(&bobs, Duration::ZERO) && !passes(&rules.session("carol", 6), Duration::ZERO));
+}
+
+/// The end of a rule opens the limits of all, also of those that come later.
+#[test]
+fn a_rule_that_has_ended_holds_nobody_back() {
+    let rules = Rules::of(&[hourly(Each::User)]);
+    let ann = rules.session("ann", 1);
+    let now = Duration::from_secs(1);
+    assert!(passes(&ann, now) && !passes(&ann, now));
+    rules.limited[0].end();
+    let bobs = rules.session(BOB, 2);
+    assert!(passes(&ann, now) && passes(&bobs, now) && passes(&bobs, now));
+}
