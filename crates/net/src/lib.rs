@@ -27,6 +27,7 @@ pub mod ip_network;
 pub mod limits;
 pub mod memory;
 pub mod permits;
+pub mod quic;
 // A build without RDMA has a module with the same names, whose functions cannot connect.
 #[cfg_attr(not(feature = "rdma"), path = "rdma/absent.rs")]
 pub mod rdma;

@@ -264,3 +264,45 @@ pub const RDMA_CALLS_AT_ONCE: usize = 8;
 
 /// Time for which a connection that has ended waits for its last messages to leave.
 pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);
+
+/// Bytes that the peer of a QUIC connection may have under way to a client, and to a server once it sends
+/// large requests after the logon: the rate of 1 Gbit/s over a round trip of 130 ms.
+pub const QUIC_RECEIVE_WINDOW: usize = 16 << 20;
+
+/// Bytes that the client of a new QUIC connection may have under way.
+pub const QUIC_RECEIVE_WINDOW_NEW: usize = 256 << 10;
+
+/// Bytes of one QUIC connection that were sent and are kept until the peer acknowledges them.
+pub const QUIC_SEND_WINDOW: usize = 8 << 20;
+
+/// Bytes that the kernel may keep for a UDP socket of QUIC in each direction, if `net.core.rmem_max` and
+/// `net.core.wmem_max` allow it.
+pub const QUIC_SOCKET_BYTES: usize = 4 << 20;
+
+/// Time without a packet from the peer after which a QUIC connection is lost.
+pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Time without a packet after which a QUIC connection sends one, so that firewalls remember it.
+pub const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(25);
+
+/// Time for a QUIC handshake, and for the client to open its stream.
+pub const QUIC_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// QUIC handshakes of one listener that are under way. Further clients get no answer, and try again.
+pub const QUIC_HANDSHAKES_MAX: usize = 512;
+
+/// QUIC handshakes under way from which on each further client has to prove its address by a Retry
+/// before anything is kept of it.
+pub const QUIC_HANDSHAKES_UNPROVEN_MAX: usize = 32;
+
+/// Bytes of one client that are kept until its QUIC handshake begins.
+pub const QUIC_FIRST_PACKETS_BYTES: u64 = 64 << 10;
+
+/// Bytes of all such clients of a listener.
+pub const QUIC_FIRST_PACKETS_BYTES_MAX: u64 = 4 << 20;
+
+/// Time for which the end of a QUIC connection waits until the peer has what was sent last.
+pub const QUIC_FAREWELL: Duration = Duration::from_secs(3);
+
+/// Certificates that are read from one file. The bundles of systems have some 150.
+pub const QUIC_CERTIFICATES_MAX: usize = 1_000;

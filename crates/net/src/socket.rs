@@ -272,7 +272,11 @@ impl Stream {
         let unacknowledged_bytes = self.unacknowledged_bytes()?;
         let info = match self.socket() {
             Some(socket) => tcp_info(socket)?,
-            None => TcpInfo { rto: 200_000, ..TcpInfo::default() },
+            None => {
+                let rtt = self.quic().map_or(0, |connection| connection.round_trip().as_micros());
+                let rtt = u32::try_from(rtt).unwrap_or(u32::MAX);
+                TcpInfo { rto: 200_000, rtt, ..TcpInfo::default() }
+            }
         };
         let micros = |value: u32| Duration::from_micros(value.into());
         let millis = |value: u32| Duration::from_millis(value.into());
@@ -289,11 +293,15 @@ impl Stream {
     }
 
     /// Has the kernel keep up to `bytes` of unread data. Its own measurement of the peer's rate may
-    /// choose more later, but no less.
+    /// choose more later, but no less. A connection of QUIC takes
+    /// [`QUIC_RECEIVE_WINDOW`](crate::limits::QUIC_RECEIVE_WINDOW).
     ///
     /// # Errors
     /// If the socket is gone.
     pub fn widen_receive_window(&self, bytes: usize) -> io::Result<()> {
+        if let Self::Quic(connection) = self {
+            connection.widen();
+        }
         let Self::Tcp(stream) = self else { return Ok(()) };
         // Setting a low-water mark enlarges the receive buffer (since Linux 4.18), and resetting
         // the mark leaves it enlarged. SO_RCVBUF would turn off autotuning and allows only 208 KiB
@@ -322,6 +330,8 @@ impl Stream {
             // SMB Direct messages are small, because large data moves by RDMA, so their bytes do
             // not count as unread.
             Self::Rdma(_) => 0,
+            // QUIC does not tell.
+            Self::Quic(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(0)
     }
@@ -337,6 +347,9 @@ impl Stream {
             // SMB Direct sends only as many messages as the peer has granted credits for, so no
             // sent data waits for the peer.
             Self::Rdma(_) => return Ok(0),
+            // QUIC does not tell. It takes no more than its window, QUIC_SEND_WINDOW, before the peer
+            // acknowledges some of it.
+            Self::Quic(_) => return Ok(0),
         };
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int, which stays valid until the call returns.

@@ -18,6 +18,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::memory::MemoryStream;
+use crate::quic;
 use crate::rdma::Endpoint;
 
 mod dialer;
@@ -38,6 +39,8 @@ pub enum Stream {
     Memory(MemoryStream),
     /// A connection of SMB Direct.
     Rdma(Arc<Endpoint>),
+    /// A connection of QUIC.
+    Quic(Box<quic::Connection>),
 }
 
 /// A stream that no runtime watches, on its way to another core.
@@ -48,6 +51,8 @@ pub enum Detached {
     Memory(MemoryStream),
     /// A connection of SMB Direct, perhaps one that was not accepted yet.
     Rdma(Box<crate::rdma::Detached>),
+    /// A connection of QUIC that was not accepted yet.
+    Quic(Box<quic::Detached>),
 }
 
 impl Stream {
@@ -70,6 +75,7 @@ impl Stream {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
             Self::Rdma(endpoint) => Ok(endpoint.peer_addr()),
+            Self::Quic(connection) => Ok(connection.peer_addr()),
         }
     }
 
@@ -82,6 +88,7 @@ impl Stream {
             Self::Tcp(stream) => stream.local_addr(),
             Self::Memory(stream) => Ok(stream.local_addr()),
             Self::Rdma(endpoint) => Ok(endpoint.local_addr()),
+            Self::Quic(connection) => Ok(connection.local_addr()),
         }
     }
 
@@ -92,7 +99,7 @@ impl Stream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(nodelay),
-            Self::Memory(_) | Self::Rdma(_) => Ok(()),
+            Self::Memory(_) | Self::Rdma(_) | Self::Quic(_) => Ok(()),
         }
     }
 
@@ -101,7 +108,7 @@ impl Stream {
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
-            Self::Memory(_) | Self::Rdma(_) => None,
+            Self::Memory(_) | Self::Rdma(_) | Self::Quic(_) => None,
         }
     }
 
@@ -112,6 +119,16 @@ impl Stream {
             Self::Tcp(_) => Transport::Tcp,
             Self::Memory(stream) => memory_transport(stream),
             Self::Rdma(_) => Transport::Rdma,
+            Self::Quic(_) => Transport::Quic,
+        }
+    }
+
+    /// Returns the connection of QUIC.
+    #[must_use]
+    pub fn quic(&self) -> Option<&quic::Connection> {
+        match self {
+            Self::Quic(connection) => Some(connection),
+            _ => None,
         }
     }
 
@@ -130,7 +147,7 @@ impl Stream {
     pub fn ring(&self) -> bool {
         match self {
             Self::Rdma(endpoint) => endpoint.ring(),
-            Self::Tcp(_) | Self::Memory(_) => false,
+            Self::Tcp(_) | Self::Memory(_) | Self::Quic(_) => false,
         }
     }
 
@@ -144,12 +161,13 @@ impl Stream {
             Self::Memory(stream) => stream.readable().await,
             // The future is boxed, because connections over TCP need no memory for its state.
             Self::Rdma(endpoint) => Box::pin(endpoint.readable()).await,
+            Self::Quic(connection) => Box::pin(connection.readable()).await,
         }
     }
 
     /// True once the peer has ended its direction or the connection is lost, also while bytes from
-    /// before the end are unread. An RDMA connection does not tell
-    /// it without a wait.
+    /// before the end are unread. An RDMA connection does not tell it without a wait, and one of QUIC tells
+    /// the end of its stream behind unread bytes.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match self {
@@ -160,6 +178,7 @@ impl Stream {
             }
             Self::Memory(stream) => stream.has_ended(),
             Self::Rdma(_) => false,
+            Self::Quic(connection) => connection.has_ended(),
         }
     }
 
@@ -171,6 +190,7 @@ impl Stream {
             Self::Tcp(stream) => drop(stream.ready(Interest::PRIORITY).await),
             Self::Memory(stream) => stream.ended().await,
             Self::Rdma(endpoint) => Box::pin(endpoint.ended()).await,
+            Self::Quic(connection) => Box::pin(connection.ended()).await,
         }
     }
 
@@ -183,6 +203,7 @@ impl Stream {
             Self::Tcp(stream) => stream.writable().await,
             Self::Memory(stream) => stream.writable().await,
             Self::Rdma(endpoint) => Box::pin(endpoint.writable()).await,
+            Self::Quic(connection) => Box::pin(connection.writable()).await,
         }
     }
 
@@ -195,6 +216,7 @@ impl Stream {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_read_vectored(slices),
             Self::Rdma(endpoint) => return endpoint.try_read_vectored(slices),
+            Self::Quic(connection) => return connection.try_read_vectored(slices),
         };
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
         until_drained(stream, Interest::READABLE, room, || Ok(rustix::io::readv(stream, slices)?))
@@ -222,6 +244,7 @@ impl Stream {
             Self::Tcp(stream) => stream,
             Self::Memory(stream) => return stream.try_write_vectored(slices),
             Self::Rdma(endpoint) => return endpoint.try_write_vectored(slices),
+            Self::Quic(connection) => return connection.try_write_vectored(slices),
         };
         // writev(2) is used because a filter of system calls cannot check the address of
         // sendmsg(2). A broken connection is an error and no signal, because the Rust runtime
@@ -249,7 +272,9 @@ impl Stream {
     ) -> io::Result<T> {
         match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, || call(stream.as_fd())),
-            Self::Memory(_) | Self::Rdma(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::Memory(_) | Self::Rdma(_) | Self::Quic(_) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
         }
     }
 
@@ -267,6 +292,10 @@ impl Stream {
             // RDMA closes both directions together, after the last messages, because one direction
             // alone cannot be closed.
             Self::Rdma(_) => Ok(()),
+            Self::Quic(connection) => {
+                connection.shutdown_write();
+                Ok(())
+            }
         }
     }
 
@@ -277,6 +306,7 @@ impl Stream {
             Self::Tcp(stream) => drop(rustix::net::shutdown(stream, rustix::net::Shutdown::Both)),
             Self::Memory(stream) => stream.reset(),
             Self::Rdma(endpoint) => endpoint.abort(),
+            Self::Quic(connection) => connection.abort(),
         }
     }
 
@@ -284,7 +314,7 @@ impl Stream {
     /// [`crate::FrameReader`], unsent bytes in the [`crate::SendQueue`].
     ///
     /// # Errors
-    /// If the runtime cannot release the socket.
+    /// If the runtime cannot release the socket, or the transport cannot change the core.
     pub fn detach(self) -> io::Result<Detached> {
         match self {
             Self::Tcp(stream) => Ok(Detached::Tcp(stream.into_std()?)),
@@ -294,6 +324,7 @@ impl Stream {
                     Arc::try_unwrap(endpoint).map_err(|_| io::ErrorKind::ResourceBusy)?;
                 Ok(Detached::Rdma(Box::new(endpoint.detach()?)))
             }
+            Self::Quic(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
@@ -335,6 +366,7 @@ impl Detached {
             Self::Tcp(stream) => Ok(Stream::Tcp(TcpStream::from_std(stream)?)),
             Self::Memory(stream) => Ok(Stream::Memory(stream)),
             Self::Rdma(detached) => Ok(Stream::Rdma(Arc::new(detached.attach()?))),
+            Self::Quic(detached) => Ok(Stream::Quic(Box::new(detached.attach()?))),
         }
     }
 
@@ -347,6 +379,7 @@ impl Detached {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Memory(stream) => Ok(stream.peer_addr()),
             Self::Rdma(detached) => detached.peer_addr(),
+            Self::Quic(detached) => Ok(detached.peer_addr()),
         }
     }
 
@@ -357,6 +390,7 @@ impl Detached {
             Self::Tcp(_) => Transport::Tcp,
             Self::Memory(stream) => memory_transport(stream),
             Self::Rdma(_) => Transport::Rdma,
+            Self::Quic(_) => Transport::Quic,
         }
     }
 
@@ -365,7 +399,7 @@ impl Detached {
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Self::Tcp(stream) => Some(stream.as_fd()),
-            Self::Memory(_) | Self::Rdma(_) => None,
+            Self::Memory(_) | Self::Rdma(_) | Self::Quic(_) => None,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Network, Stream, Transport};
 use crate::limits::RDMA_LOCKED_BYTES_MIN;
-use crate::{rdma, socket};
+use crate::{quic, rdma, socket};
 
 /// Makes connections over one transport.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub enum Dialer {
     Tcp,
     /// The RDMA devices of this host.
     Rdma,
+    /// QUIC.
+    Quic(quic::Connector),
     /// A network in memory.
     Memory(Arc<dyn Network>),
 }
@@ -26,6 +28,7 @@ impl Dialer {
         match self {
             Self::Tcp => Transport::Tcp,
             Self::Rdma => Transport::Rdma,
+            Self::Quic(_) => Transport::Quic,
             Self::Memory(network) => network.transport(),
         }
     }
@@ -35,7 +38,8 @@ impl Dialer {
     pub const fn knows_addresses(&self) -> bool {
         match self {
             Self::Tcp | Self::Rdma => true,
-            Self::Memory(_) => false,
+            // The server proves to be the host that a user names, not an address.
+            Self::Quic(_) | Self::Memory(_) => false,
         }
     }
 
@@ -48,7 +52,7 @@ impl Dialer {
         let port = self.transport().facts().port;
         match self {
             Self::Tcp | Self::Rdma => Ok(tokio::net::lookup_host((host, port)).await?.collect()),
-            Self::Memory(_) => Ok(Vec::new()),
+            Self::Quic(_) | Self::Memory(_) => Ok(Vec::new()),
         }
     }
 
@@ -68,6 +72,7 @@ impl Dialer {
                     None => to_any_address(host, at, connect_rdma_at_usual).await,
                 }
             }
+            Self::Quic(connector) => dial_quic(connector, host, at).await,
             Self::Memory(network) => network.connect(host, at).await,
         }
     }
@@ -83,6 +88,19 @@ async fn to_any_address(
     for address in tokio::net::lookup_host((host, port)).await? {
         match connect(address).await {
             Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Connects to the first address of a host and its port that answers over QUIC. Apart from
+/// [`to_any_address`], whose closure cannot keep references across threads.
+async fn dial_quic(connector: &quic::Connector, host: &str, port: u16) -> io::Result<Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match connector.connect(address, host).await {
+            Ok(connection) => return Ok(Stream::Quic(Box::new(connection))),
             Err(error) => last = error,
         }
     }

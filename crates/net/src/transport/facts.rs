@@ -11,9 +11,11 @@ pub enum Transport {
     Tcp,
     /// SMB Direct: MS-SMBD.
     Rdma,
+    /// SMB over QUIC.
+    Quic,
     /// Memory, for tests and the simulator.
     Memory,
-    /// Memory that stands for a transport which encrypts by itself, as QUIC does, for tests.
+    /// Memory that stands for a transport which encrypts by itself, for tests.
     SecureMemory,
 }
 
@@ -43,6 +45,10 @@ pub struct Facts {
     pub moves_data: bool,
     /// True if Connection.SupportsMultiCredit is TRUE from SMB 2.1 on: MS-SMB2 3.3.5.4.
     pub has_multi_credit: bool,
+    /// True if only SMB 3.1.1 is spoken: MS-SMB2 2.1.
+    pub is_newest_only: bool,
+    /// True if pipes are opened only where the server is told to allow it: MS-SMB2 3.3.5.9.
+    pub guards_pipes: bool,
 }
 
 /// The way in which FSCTL_QUERY_NETWORK_INTERFACE_INFO tells the addresses of a listener: MS-SMB2
@@ -53,6 +59,8 @@ pub enum InterfaceKind {
     Plain,
     /// The entries of these addresses are RDMA_CAPABLE.
     Rdma,
+    /// The addresses are not told, and over a connection of the transport none are.
+    Untold,
 }
 
 impl Transport {
@@ -69,6 +77,8 @@ impl Transport {
             interface: InterfaceKind::Plain,
             moves_data: false,
             has_multi_credit: true,
+            is_newest_only: false,
+            guards_pipes: false,
         };
         match self {
             Self::Tcp => tcp,
@@ -80,8 +90,22 @@ impl Transport {
                 moves_data: true,
                 ..tcp
             },
+            // MS-SMB2 1.9: UDP port 443, and QUIC encrypts. A client comes from another network, where the
+            // addresses of this one mean nothing. MS-SMB2 3.3.5.4 grants several credits to TCP and SMB
+            // Direct. Deviation: to QUIC as well, as Samba does; its clients need them.
+            Self::Quic => Facts {
+                name: "QUIC",
+                port: 443,
+                is_everywhere: false,
+                has_descriptor: false,
+                is_secure: true,
+                may_change_core: false,
+                interface: InterfaceKind::Untold,
+                is_newest_only: true,
+                guards_pipes: true,
+                ..tcp
+            },
             Self::Memory => Facts { name: "memory", has_descriptor: false, ..tcp },
-            // MS-SMB2 1.9: SMB over QUIC is at UDP port 443, and QUIC encrypts.
             Self::SecureMemory => Facts {
                 name: "secure memory",
                 port: 443,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Detached, InterfaceKind, MemoryListener, Transport};
 use crate::socket::Reach;
-use crate::{rdma, socket};
+use crate::{quic, rdma, socket};
 
 /// A listener, watched by the runtime in which it was made.
 pub enum Listener {
@@ -13,6 +13,8 @@ pub enum Listener {
     Tcp(socket::Listener),
     /// RDMA devices.
     Rdma(rdma::Listener),
+    /// A UDP socket of QUIC.
+    Quic(quic::Listener),
     /// A listener in memory.
     Memory(MemoryListener),
 }
@@ -24,6 +26,7 @@ impl Listener {
         match self {
             Self::Tcp(_) => Transport::Tcp,
             Self::Rdma(_) => Transport::Rdma,
+            Self::Quic(_) => Transport::Quic,
             Self::Memory(_) => Transport::Memory,
         }
     }
@@ -38,6 +41,11 @@ impl Listener {
             Self::Rdma(listener) => {
                 let (detached, peer) = listener.accept().await?;
                 Ok((Detached::Rdma(Box::new(detached)), peer))
+            }
+            Self::Quic(listener) => {
+                let detached = Box::pin(listener.accept()).await;
+                let peer = detached.peer_addr();
+                Ok((Detached::Quic(Box::new(detached)), peer))
             }
             Self::Memory(listener) => listener.accept().await,
         }
@@ -56,6 +64,7 @@ impl Listener {
                 let addresses = listener.addresses().into_iter().map(|address| address.ip());
                 Ok(addresses.filter(|address| !address.is_unspecified()).map(Reach::of).collect())
             }
+            Self::Quic(listener) => Ok(vec![Reach::of(listener.local_addr().ip())]),
             Self::Memory(_) => Ok(Vec::new()),
         }
     }
@@ -95,6 +104,12 @@ impl From<socket::Listener> for Listener {
 impl From<rdma::Listener> for Listener {
     fn from(listener: rdma::Listener) -> Self {
         Self::Rdma(listener)
+    }
+}
+
+impl From<quic::Listener> for Listener {
+    fn from(listener: quic::Listener) -> Self {
+        Self::Quic(listener)
     }
 }
 

@@ -1,0 +1,386 @@
+//! A connection: one stream of bytes in each direction.
+
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use quinn::{RecvStream, SendStream, VarInt};
+use tokio::runtime::Handle;
+use tokio::time::timeout;
+
+use super::access::Decision;
+use super::driver::Driver;
+use super::failure::Failure;
+use super::settings::bytes;
+use crate::limits::{QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, RECEIVE_SCRATCH_BYTES};
+
+/// A connection of SMB over QUIC. One task may wait for reading and one for writing at a time.
+pub struct Connection {
+    state: Mutex<State>,
+    peer: SocketAddr,
+    local: SocketAddr,
+    drivers: Vec<Driver>,
+}
+
+/// A handshake, after which there is a stream.
+pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Open, Failure>> + Send>>;
+
+enum State {
+    Opening(Opening),
+    Open(Box<Open>),
+    Failed(Failure),
+}
+
+/// The stream of a connection.
+pub(super) struct Open {
+    connection: quinn::Connection,
+    send: SendStream,
+    receive: RecvStream,
+    /// Bytes that were received by waiting for them.
+    received: Bytes,
+    has_ended: bool,
+    /// The task that waited for reading last, which calls that do not wait must not put out.
+    reader: Option<Waker>,
+    /// The task that waited for writing last.
+    writer: Option<Waker>,
+    decision: Option<Decision>,
+}
+
+impl Open {
+    pub(super) fn new(
+        connection: quinn::Connection,
+        streams: (SendStream, RecvStream),
+        decision: Option<Decision>,
+    ) -> Self {
+        let (send, receive) = streams;
+        let (received, has_ended) = (Bytes::new(), false);
+        let (reader, writer) = (None, None);
+        Self { connection, send, receive, received, has_ended, reader, writer, decision }
+    }
+
+    /// Waits until there is something to read, or the end.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if !self.received.is_empty() || self.has_ended {
+            return Poll::Ready(Ok(()));
+        }
+        let chunk = pin!(self.receive.read_chunk(RECEIVE_SCRATCH_BYTES, true)).poll(cx);
+        match chunk {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(chunk))) => self.received = chunk.bytes,
+            Poll::Ready(Ok(None)) => self.has_ended = true,
+            Poll::Ready(Err(error)) => {
+                let failure = Failure::from(error);
+                if !failure.is_end() {
+                    return Poll::Ready(Err(failure));
+                }
+                self.has_ended = true;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads into one slice; 0 if there is nothing now.
+    fn read(&mut self, slice: &mut [u8]) -> Result<usize, Failure> {
+        if !self.received.is_empty() {
+            let count = slice.len().min(self.received.len());
+            let (head, _) = slice.split_at_mut(count);
+            self.received.copy_to_slice(head);
+            return Ok(count);
+        }
+        let waker = self.reader.clone();
+        let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
+        match self.receive.poll_read(cx, slice) {
+            Poll::Pending => Ok(0),
+            Poll::Ready(Ok(count)) => {
+                self.has_ended |= count == 0 && !slice.is_empty();
+                Ok(count)
+            }
+            Poll::Ready(Err(error)) => {
+                let failure = Failure::from(error);
+                self.has_ended |= failure.is_end();
+                if failure.is_end() { Ok(0) } else { Err(failure) }
+            }
+        }
+    }
+
+    /// Writes a part of one slice; 0 if nothing is taken now.
+    fn write(&mut self, slice: &[u8]) -> Result<usize, Failure> {
+        let waker = self.writer.clone();
+        let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
+        match Pin::new(&mut self.send).poll_write(cx, slice) {
+            Poll::Pending => Ok(0),
+            Poll::Ready(written) => Ok(written?),
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        opening: Opening,
+        peer: SocketAddr,
+        local: SocketAddr,
+        drivers: Vec<Driver>,
+    ) -> Self {
+        Self { state: Mutex::new(State::Opening(opening)), peer, local, drivers }
+    }
+
+    /// Returns the peer's address.
+    #[must_use]
+    pub const fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Returns the address of this end.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Returns the decision on the client's certificate. None for a client without one, and before
+    /// the handshake is over.
+    #[must_use]
+    pub fn decision(&self) -> Option<Decision> {
+        match &*self.state.lock() {
+            State::Open(open) => open.decision.clone(),
+            State::Opening(_) | State::Failed(_) => None,
+        }
+    }
+
+    /// Returns the estimated time of a round trip; zero before the handshake is over.
+    #[must_use]
+    pub fn round_trip(&self) -> Duration {
+        match &*self.state.lock() {
+            State::Open(open) => open.connection.rtt(),
+            State::Opening(_) | State::Failed(_) => Duration::ZERO,
+        }
+    }
+
+    /// Lets the peer have as much under way as the connection may ever have.
+    pub fn widen(&self) {
+        if let State::Open(open) = &*self.state.lock() {
+            open.connection.set_receive_window(bytes(QUIC_RECEIVE_WINDOW));
+        }
+    }
+
+    /// Polls the handshake, and then the stream.
+    fn poll_state(
+        &self,
+        cx: &mut Context<'_>,
+        poll: impl FnOnce(&mut Open, &mut Context<'_>) -> Poll<Result<(), Failure>>,
+    ) -> Poll<io::Result<()>> {
+        let mut state = self.state.lock();
+        if let State::Opening(opening) = &mut *state {
+            let Poll::Ready(opened) = opening.as_mut().poll(cx) else { return Poll::Pending };
+            *state = match opened {
+                Ok(open) => State::Open(Box::new(open)),
+                Err(failure) => State::Failed(failure),
+            };
+        }
+        match &mut *state {
+            State::Open(open) => poll(open, cx).map_err(|failure| failure.to_io()),
+            State::Failed(failure) => Poll::Ready(Err(failure.to_io())),
+            State::Opening(_) => Poll::Pending,
+        }
+    }
+
+    /// Waits until bytes or the end can be read.
+    ///
+    /// # Errors
+    /// The connection's failure.
+    pub async fn readable(&self) -> io::Result<()> {
+        let wait = |open: &mut Open, cx: &mut Context<'_>| {
+            open.reader = Some(cx.waker().clone());
+            open.poll_receive(cx)
+        };
+        poll_fn(|cx| self.poll_state(cx, wait)).await
+    }
+
+    /// Waits until bytes can be written.
+    ///
+    /// # Errors
+    /// The connection's failure.
+    pub async fn writable(&self) -> io::Result<()> {
+        let wait = |open: &mut Open, cx: &mut Context<'_>| {
+            open.writer = Some(cx.waker().clone());
+            // To write nothing waits for room like to write something.
+            Pin::new(&mut open.send).poll_write(cx, &[]).map(|written| match written {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.into()),
+            })
+        };
+        poll_fn(|cx| self.poll_state(cx, wait)).await
+    }
+
+    /// Waits until the handshake is over.
+    ///
+    /// # Errors
+    /// The handshake's failure.
+    pub(super) async fn opened(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_state(cx, |_, _| Poll::Ready(Ok(())))).await
+    }
+
+    /// True once the peer has ended the connection, or its stream where that is known.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        match &*self.state.lock() {
+            State::Opening(_) => false,
+            State::Open(open) => open.has_ended || open.connection.close_reason().is_some(),
+            State::Failed(_) => true,
+        }
+    }
+
+    /// Waits until the connection has ended. For ever before the handshake is over: reading tells its
+    /// failure.
+    pub async fn ended(&self) {
+        let connection = match &*self.state.lock() {
+            State::Open(open) => Some(open.connection.clone()),
+            State::Opening(_) | State::Failed(_) => None,
+        };
+        match connection {
+            Some(connection) => drop(connection.closed().await),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Reads the available bytes into `slices`; `Ok(0)` is the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there are none, or the connection's failure.
+    pub fn try_read_vectored(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut state = self.state.lock();
+        let open = match &mut *state {
+            State::Open(open) => open,
+            State::Opening(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            State::Failed(failure) => return Err(failure.to_io()),
+        };
+        let mut total = 0;
+        for slice in slices {
+            let mut rest = &mut **slice;
+            while !rest.is_empty() {
+                match open.read(rest) {
+                    Ok(0) if total > 0 || open.has_ended => return Ok(total),
+                    Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+                    Ok(count) => {
+                        total += count;
+                        rest = rest.split_at_mut(count).1;
+                    }
+                    Err(_) if total > 0 => return Ok(total),
+                    Err(failure) => return Err(failure.to_io()),
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Writes as many bytes of `slices` as there is room for.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none, or the connection's failure.
+    pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut state = self.state.lock();
+        let open = match &mut *state {
+            State::Open(open) => open,
+            State::Opening(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            State::Failed(failure) => return Err(failure.to_io()),
+        };
+        let mut total = 0;
+        for slice in slices {
+            let mut rest = &slice[..];
+            while !rest.is_empty() {
+                match open.write(rest) {
+                    Ok(0) if total > 0 => return Ok(total),
+                    Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
+                    Ok(count) => {
+                        total += count;
+                        rest = rest.split_at(count).1;
+                    }
+                    Err(_) if total > 0 => return Ok(total),
+                    Err(failure) => return Err(failure.to_io()),
+                }
+            }
+        }
+        Ok(total)
+    }
+
+    /// Ends the writing direction: the peer reads what was written, and then the end.
+    pub fn shutdown_write(&self) {
+        if let State::Open(open) = &mut *self.state.lock() {
+            // The error means that the direction has ended already.
+            drop(open.send.finish());
+        }
+    }
+
+    /// Ends both directions at once, and tells the peer.
+    pub fn abort(&self) {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Open(open) => open.connection.close(CLOSED, &[]),
+            State::Opening(_) => {
+                let why = String::from("the connection was ended");
+                *state = State::Failed(Failure::Local(io::ErrorKind::NotConnected, why));
+            }
+            State::Failed(_) => {}
+        }
+        drop(state);
+        poll_last(&self.drivers);
+    }
+}
+
+/// Polls the task of a connection, which comes behind that of its socket.
+fn poll_last(drivers: &[Driver]) {
+    if let Some(driver) = drivers.last() {
+        driver.poll_once();
+    }
+}
+
+/// The code of a connection that ends in the ordinary way.
+const CLOSED: VarInt = VarInt::from_u32(0);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let nothing = || State::Failed(Failure::Stopped);
+        let state = std::mem::replace(&mut *self.state.lock(), nothing());
+        let drivers = std::mem::take(&mut self.drivers);
+        let State::Open(open) = state else {
+            drop(state);
+            poll_last(&drivers);
+            return;
+        };
+        let Open { connection, mut send, .. } = *open;
+        let is_closed = connection.close_reason().is_some();
+        // The error means that the direction has ended already.
+        drop(send.finish());
+        let farewell = Farewell { connection, drivers };
+        if is_closed {
+            return;
+        }
+        // The last bytes have to arrive before the connection ends. A process that ends does not wait for
+        // that.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                drop(timeout(QUIC_FAREWELL, send.stopped()).await);
+                drop(farewell);
+            });
+        }
+    }
+}
+
+/// Tells the peer that the connection has ended, when it is dropped.
+struct Farewell {
+    connection: quinn::Connection,
+    drivers: Vec<Driver>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // The last bytes leave before the end.
+        poll_last(&self.drivers);
+        self.connection.close(CLOSED, &[]);
+        poll_last(&self.drivers);
+    }
+}

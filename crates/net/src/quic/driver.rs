@@ -1,0 +1,211 @@
+//! The tasks that move the packets of a connection, so kept that its end can poll them once more.
+//!
+//! A connection that ends with its process, or with its core, has no task any more that would tell
+//! the peer. So its owner polls the task itself: the last packets leave at once.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use quinn::udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn::{AsyncTimer, AsyncUdpSocket, UdpPoller};
+use tokio::io::Interest;
+use tokio::runtime::Handle;
+use tokio::time::Sleep;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+thread_local! {
+    /// The tasks that [`caught`] collects.
+    static CAUGHT: RefCell<Option<Vec<Driver>>> = const { RefCell::new(None) };
+    /// True while a task is polled for the last time, perhaps without a runtime.
+    static IS_LAST: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs the tasks of QUIC on the runtime of the thread that makes them.
+#[derive(Debug)]
+pub(super) struct Drivers;
+
+/// A task that moves packets.
+#[derive(Clone)]
+pub(super) struct Driver(Arc<Mutex<Driven>>);
+
+struct Driven {
+    /// None once it has ended.
+    task: Option<Task>,
+    /// The waker of the task's runtime.
+    waker: Option<Waker>,
+}
+
+/// Calls `make`, and returns the tasks that it began as well.
+pub(super) fn caught<T>(make: impl FnOnce() -> T) -> (T, Vec<Driver>) {
+    let outer = CAUGHT.replace(Some(Vec::new()));
+    let made = make();
+    (made, CAUGHT.replace(outer).unwrap_or_default())
+}
+
+impl Driver {
+    async fn run(self) {
+        poll_fn(|cx| {
+            let mut driven = self.0.lock();
+            let Driven { task, waker } = &mut *driven;
+            let Some(running) = task else { return Poll::Ready(()) };
+            if running.as_mut().poll(cx).is_ready() {
+                (*task, *waker) = (None, None);
+                return Poll::Ready(());
+            }
+            *waker = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Polls the task once on this thread, whether or not its runtime still exists.
+    pub(super) fn poll_once(&self) {
+        let Some(mut driven) = self.0.try_lock() else { return };
+        let Some(task) = &mut driven.task else { return };
+        let outer = IS_LAST.replace(true);
+        let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        IS_LAST.set(outer);
+        if is_done {
+            driven.task = None;
+        }
+        // The poll above has registered no waker, so the task has to be polled by its runtime again.
+        if let Some(waker) = driven.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl quinn::Runtime for Drivers {
+    fn new_timer(&self, at: Instant) -> Pin<Box<dyn AsyncTimer>> {
+        let is_within = Handle::try_current().is_ok();
+        Box::pin(Timer(is_within.then(|| Box::pin(tokio::time::sleep_until(at.into())))))
+    }
+
+    fn spawn(&self, task: Task) {
+        let driver = Driver(Arc::new(Mutex::new(Driven { task: Some(task), waker: None })));
+        CAUGHT.with_borrow_mut(|caught| caught.iter_mut().for_each(|it| it.push(driver.clone())));
+        tokio::spawn(driver.run());
+    }
+
+    fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+        let state = UdpSocketState::new((&socket).into())?;
+        Ok(Arc::new(Socket { state, io: tokio::net::UdpSocket::from_std(socket)? }))
+    }
+
+    fn now(&self) -> Instant {
+        tokio::time::Instant::now().into_std()
+    }
+}
+
+/// A timer that rests while its task is polled for the last time.
+#[derive(Debug)]
+struct Timer(Option<Pin<Box<Sleep>>>);
+
+impl AsyncTimer for Timer {
+    fn reset(mut self: Pin<&mut Self>, at: Instant) {
+        if let Some(sleep) = &mut self.0 {
+            sleep.as_mut().reset(at.into());
+        }
+    }
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.0 {
+            Some(sleep) if !IS_LAST.get() => Future::poll(sleep.as_mut(), cx),
+            _ => Poll::Pending,
+        }
+    }
+}
+
+/// A UDP socket that sends without its runtime when a task is polled for the last time.
+#[derive(Debug)]
+struct Socket {
+    io: tokio::net::UdpSocket,
+    state: UdpSocketState,
+}
+
+impl AsyncUdpSocket for Socket {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Box::pin(Poller { socket: self, waiting: None })
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let send = || self.state.send((&self.io).into(), transmit);
+        if IS_LAST.get() { send() } else { self.io.try_io(Interest::WRITABLE, send) }
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        received: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.io.poll_recv_ready(cx) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return Poll::Pending,
+            }
+            let receive = || self.state.recv((&self.io).into(), buffers, received);
+            // Without datagrams the socket is waited for again.
+            if let Ok(count) = self.io.try_io(Interest::READABLE, receive) {
+                return Poll::Ready(Ok(count));
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    fn max_receive_segments(&self) -> usize {
+        self.state.gro_segments()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.state.may_fragment()
+    }
+}
+
+type Writable = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
+
+/// Waits until a socket takes datagrams.
+struct Poller {
+    socket: Arc<Socket>,
+    waiting: Option<Writable>,
+}
+
+impl UdpPoller for Poller {
+    fn poll_writable(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if IS_LAST.get() {
+            return Poll::Ready(Ok(()));
+        }
+        let Self { socket, waiting } = &mut *self;
+        let writable = waiting.get_or_insert_with(|| {
+            let socket = Arc::clone(socket);
+            Box::pin(async move { socket.io.writable().await })
+        });
+        let polled = writable.as_mut().poll(cx);
+        if polled.is_ready() {
+            *waiting = None;
+        }
+        polled
+    }
+}
+
+impl fmt::Debug for Poller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Poller").finish()
+    }
+}

@@ -1,0 +1,249 @@
+//! Accepting connections.
+
+use std::future::pending;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use quinn::crypto::HandshakeTokenKey;
+use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use tokio::time::timeout;
+
+use super::certificate::BadCertificate;
+use super::connection::{Connection, Open, Opening};
+use super::driver::{Drivers, caught};
+use super::failure::Failure;
+use super::settings;
+use super::tls::{Decided, Handshakes, ServerTls};
+use crate::limits::{
+    QUIC_FIRST_PACKETS_BYTES, QUIC_FIRST_PACKETS_BYTES_MAX, QUIC_HANDSHAKE_TIMEOUT,
+    QUIC_HANDSHAKES_MAX, QUIC_HANDSHAKES_UNPROVEN_MAX, QUIC_SOCKET_BYTES,
+};
+
+/// A UDP socket that accepts connections of QUIC. Its runtime is the one in which it was made.
+pub struct Listener {
+    endpoint: Endpoint,
+    local: SocketAddr,
+    renewal: Renewal,
+    under_way: Arc<AtomicUsize>,
+}
+
+/// Replaces the certificates of a listener. Connections that exist keep theirs.
+#[derive(Clone)]
+pub struct Renewal(Arc<Certified>);
+
+struct Certified {
+    handshakes: Mutex<Arc<Handshakes>>,
+    /// The key of the tokens with which clients prove their addresses.
+    tokens: Arc<dyn HandshakeTokenKey>,
+}
+
+impl Renewal {
+    /// Uses other certificates from the next handshake on.
+    ///
+    /// # Errors
+    /// They cannot be used. Those in force stay.
+    pub fn renew(&self, tls: ServerTls) -> Result<(), BadCertificate> {
+        let handshakes = Handshakes::new(tls)?;
+        handshakes.begin(&Decided::default())?;
+        *self.0.handshakes.lock() = Arc::new(handshakes);
+        Ok(())
+    }
+
+    /// Returns the configuration of one handshake.
+    fn begin(&self, decided: &Decided) -> Result<ServerConfig, BadCertificate> {
+        let handshakes = Arc::clone(&self.0.handshakes.lock());
+        let crypto = handshakes.begin(decided)?;
+        let mut config = ServerConfig::new(Arc::new(crypto), Arc::clone(&self.0.tokens));
+        config
+            .transport_config(settings::of_server())
+            // A client that comes from another address connects anew: each address is admitted by
+            // itself.
+            .migration(false)
+            .max_incoming(QUIC_HANDSHAKES_MAX)
+            .incoming_buffer_size(QUIC_FIRST_PACKETS_BYTES)
+            .incoming_buffer_size_total(QUIC_FIRST_PACKETS_BYTES_MAX);
+        Ok(config)
+    }
+}
+
+impl Listener {
+    /// Makes the socket for `address`. An IPv6 address means only IPv6, as for TCP. To be called
+    /// before a process is confined.
+    ///
+    /// # Errors
+    /// The system's error: the address is in use, not on this machine, or forbidden.
+    pub fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+        if address.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        // The kernel allows fewer, perhaps.
+        let _ = sockopt::set_socket_recv_buffer_size(&socket, QUIC_SOCKET_BYTES);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, QUIC_SOCKET_BYTES);
+        rustix::net::bind(&socket, &address)?;
+        Ok(UdpSocket::from(socket))
+    }
+
+    /// Listens on a socket.
+    ///
+    /// # Errors
+    /// The certificates cannot be used, or the runtime cannot watch the socket.
+    pub fn new(socket: UdpSocket, tls: ServerTls) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let handshakes = Mutex::new(Arc::new(Handshakes::new(tls).map_err(invalid)?));
+        let mut secret = [0; 64];
+        let filled = aws_lc_rs::rand::fill(&mut secret);
+        filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
+        let salt = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]);
+        let tokens: Arc<dyn HandshakeTokenKey> = Arc::new(salt.extract(&secret));
+        let renewal = Renewal(Arc::new(Certified { handshakes, tokens }));
+        let config = renewal.begin(&Decided::default()).map_err(invalid)?;
+        let endpoint =
+            Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(Drivers))?;
+        Ok(Self { endpoint, local, renewal, under_way: Arc::default() })
+    }
+
+    /// Returns the address on which it listens.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Returns what replaces its certificates.
+    #[must_use]
+    pub fn renewal(&self) -> Renewal {
+        self.renewal.clone()
+    }
+
+    /// Accepts the next connection, whose handshake [`Detached::attach`] begins. Dropping the future
+    /// loses none. While many handshakes are under way, a client has to prove its address first:
+    /// nothing is kept of it until then.
+    pub async fn accept(&self) -> Detached {
+        loop {
+            let Some(incoming) = self.endpoint.accept().await else { return pending().await };
+            let turn = Turn::taken(&self.under_way);
+            let is_proven = incoming.remote_address_validated();
+            match turn.number {
+                0..QUIC_HANDSHAKES_UNPROVEN_MAX => {}
+                ..QUIC_HANDSHAKES_MAX if is_proven => {}
+                ..QUIC_HANDSHAKES_MAX => {
+                    // A client without a proof may always be asked for one.
+                    drop(incoming.retry());
+                    continue;
+                }
+                _ => {
+                    incoming.ignore();
+                    continue;
+                }
+            }
+            let local = match incoming.local_ip() {
+                Some(address) => SocketAddr::new(address.to_canonical(), self.local.port()),
+                None => self.local,
+            };
+            let peer = incoming.remote_address();
+            let renewal = self.renewal.clone();
+            return Detached { first: Some(First { incoming, turn, renewal }), peer, local };
+        }
+    }
+}
+
+/// A handshake that is under way.
+struct Turn {
+    all: Arc<AtomicUsize>,
+    /// The number of handshakes that were under way before it.
+    number: usize,
+}
+
+impl Turn {
+    fn taken(all: &Arc<AtomicUsize>) -> Self {
+        let number = all.fetch_add(1, Ordering::Relaxed);
+        Self { all: Arc::clone(all), number }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection whose handshake has not begun. Dropping it answers nothing.
+pub struct Detached {
+    /// None once the handshake has begun.
+    first: Option<First>,
+    peer: SocketAddr,
+    local: SocketAddr,
+}
+
+/// The first packet of a client.
+struct First {
+    incoming: Incoming,
+    turn: Turn,
+    renewal: Renewal,
+}
+
+impl Detached {
+    /// Returns the peer's address. The peer may not have proved that it is its own.
+    #[must_use]
+    pub const fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// True if the peer has proved that the address is its own.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        self.first.as_ref().is_some_and(|first| first.incoming.remote_address_validated())
+    }
+
+    /// Begins the handshake, in the present runtime.
+    ///
+    /// # Errors
+    /// The first packet was wrong, or the connection has begun already.
+    pub fn attach(mut self) -> io::Result<Connection> {
+        let (peer, local) = (self.peer, self.local);
+        let Some(First { incoming, turn, renewal }) = self.first.take() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let decided = Decided::default();
+        let config = renewal.begin(&decided);
+        let config = config.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let (connecting, drivers) = caught(|| incoming.accept_with(Arc::new(config)));
+        let connecting = connecting.map_err(|error| Failure::from(error).to_io())?;
+        let opening: Opening = Box::pin(async move {
+            let handshake = async {
+                let connection = connecting.await?;
+                let streams = connection.accept_bi().await?;
+                Ok((connection, streams))
+            };
+            let opened = timeout(QUIC_HANDSHAKE_TIMEOUT, handshake).await;
+            drop(turn);
+            let decision = decided.lock().take();
+            match (opened, decision) {
+                (Ok(Ok((connection, streams))), decision) => {
+                    Ok(Open::new(connection, streams, decision))
+                }
+                (Ok(Err(_)), Some(decision)) if decision.verdict != super::Verdict::Allowed => {
+                    Err(Failure::Refused(decision))
+                }
+                (Ok(Err(failure)), _) => Err(failure),
+                (Err(_elapsed), _) => Err(Failure::TooSlow),
+            }
+        });
+        Ok(Connection::new(opening, peer, local, drivers))
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        if let Some(First { incoming, .. }) = self.first.take() {
+            incoming.ignore();
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Connections of QUIC over loopback.
+#![allow(missing_docs, reason = "tests")]
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use frevo_net::limits::{QUIC_HANDSHAKES_UNPROVEN_MAX, QUIC_RECEIVE_WINDOW_NEW};
+use frevo_net::quic::{
+    AccessList, Certificates, Clients, Connector, Decision, Fingerprint, Identity, Issued,
+    Listener, ServerTls, Trust, Verdict, Wanted, issue,
+};
+use frevo_net::transport::{self, Dialer, Stream, Transport};
+
+async fn write_all(stream: &Stream, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match stream.try_write_vectored(&[IoSlice::new(bytes)], false) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.writable().await.unwrap();
+            }
+            Err(error) => panic!("write: {error}"),
+        }
+    }
+}
+
+async fn read_exactly(stream: &Stream, count: usize) -> Vec<u8> {
+    let mut all = vec![0; count];
+    let mut filled = 0;
+    while filled < count {
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut all[filled..])]) {
+            Ok(0) => panic!("end after {filled} of {count}"),
+            Ok(more) => filled += more,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.readable().await.unwrap();
+            }
+            Err(error) => panic!("read: {error}"),
+        }
+    }
+    all
+}
+
+fn wanted(common_name: &str, is_authority: bool) -> Wanted {
+    Wanted {
+        common_name: common_name.to_owned(),
+        hosts: vec![String::from("127.0.0.1"), String::from("localhost")],
+        is_authority,
+        since: SystemTime::now() - Duration::from_secs(3_600),
+        lasts: Duration::from_secs(86_400),
+    }
+}
+
+/// An authority, and a certificate below it.
+fn chain(name: &str) -> (Issued, Issued) {
+    let authority = issue(&wanted(&format!("authority of {name}"), true), None).unwrap();
+    let leaf = issue(&wanted(name, false), Some(&authority)).unwrap();
+    (authority, leaf)
+}
+
+fn identity(issued: &Issued) -> Identity {
+    Identity::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes()).unwrap()
+}
+
+fn certificates(issued: &[&Issued]) -> Certificates {
+    let all: String = issued.iter().map(|one| one.certificate.as_str()).collect();
+    Certificates::from_pem(all.as_bytes()).unwrap()
+}
+
+fn listen(tls: ServerTls) -> transport::Listener {
+    let socket = Listener::socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    Listener::new(socket, tls).unwrap().into()
+}
+
+fn port(listener: &transport::Listener) -> u16 {
+    let transport::Listener::Quic(listener) = listener else { panic!("no QUIC") };
+    listener.local_addr().port()
+}
+
+fn anonymous(identity: Identity) -> ServerTls {
+    ServerTls { identity, clients: Clients::Anonymous }
+}
+
+async fn accept(listener: &transport::Listener) -> Stream {
+    listener.accept().await.unwrap().0.attach().unwrap()
+}
+
+/// Connects, and lets the server know of it by a first byte.
+async fn connect(trust: Trust, identity: Option<Identity>, port: u16) -> io::Result<Stream> {
+    let dialer = Dialer::Quic(Connector::new(trust, identity).unwrap());
+    let stream = dialer.dial("127.0.0.1", Some(port)).await?;
+    write_all(&stream, b"!").await;
+    Ok(stream)
+}
+
+/// A connected pair.
+async fn pair() -> (Stream, Stream) {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let trust = Trust::Pinned(vec![own.fingerprint]);
+    let (client, server) = tokio::join!(connect(trust, None, port(&listener)), async {
+        let server = accept(&listener).await;
+        assert_eq!(read_exactly(&server, 1).await, b"!");
+        server
+    });
+    // The listener's task goes on while connections exist.
+    (client.unwrap(), server)
+}
+
+async fn read_end(stream: &Stream) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut [0; 16])]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+#[tokio::test]
+async fn bytes_cross_and_the_end_shows() {
+    let (client, server) = pair().await;
+    assert_eq!(client.transport(), Transport::Quic);
+    assert_eq!(client.peer_addr().unwrap(), server.local_addr().unwrap());
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let (_, got) = tokio::join!(write_all(&client, &sent), read_exactly(&server, sent.len()));
+    assert_eq!(got, sent);
+    let (_, got) = tokio::join!(write_all(&server, &sent), read_exactly(&client, sent.len()));
+    assert_eq!(got, sent);
+    client.shutdown_write().unwrap();
+    assert_eq!(read_end(&server).await.unwrap(), 0);
+    write_all(&server, b"half-closed").await;
+    assert_eq!(read_exactly(&client, 11).await, b"half-closed");
+}
+
+#[tokio::test]
+async fn the_last_bytes_arrive_before_the_end() {
+    let (client, server) = pair().await;
+    write_all(&client, &[7; 100_000]).await;
+    drop(client);
+    assert_eq!(read_exactly(&server, 100_000).await, [7; 100_000]);
+    assert_eq!(read_end(&server).await.unwrap(), 0);
+    server.ended().await;
+    assert!(server.has_ended());
+}
+
+/// A client whose runtime ends tells the server before its packets would have nobody to send them.
+#[tokio::test]
+async fn a_client_that_ends_tells_at_once() {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let (trust, port) = (Trust::Pinned(vec![own.fingerprint]), port(&listener));
+    let client = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let stream = runtime.block_on(connect(trust, None, port)).unwrap();
+        drop(runtime);
+        drop(stream);
+    });
+    let server = accept(&listener).await;
+    assert_eq!(read_exactly(&server, 1).await, b"!");
+    assert_eq!(read_end(&server).await.unwrap(), 0);
+    server.ended().await;
+    client.join().unwrap();
+}
+
+#[tokio::test]
+async fn an_abort_ends_both_sides() {
+    let (client, server) = pair().await;
+    server.abort();
+    assert!(matches!(read_end(&client).await, Ok(0) | Err(_)));
+    client.ended().await;
+    assert!(server.try_write_vectored(&[IoSlice::new(b"x")], false).is_err());
+}
+
+#[tokio::test]
+async fn a_new_client_has_little_under_way_until_it_is_widened() {
+    let (client, server) = pair().await;
+    let mut sent = 0;
+    let chunk = [1; 4096];
+    let filled = async |sent: &mut usize| {
+        while tokio::time::timeout(Duration::from_millis(500), client.writable()).await.is_ok() {
+            match client.try_write_vectored(&[IoSlice::new(&chunk)], false) {
+                Ok(count) => *sent += count,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+    };
+    filled(&mut sent).await;
+    assert!(sent <= QUIC_RECEIVE_WINDOW_NEW, "{sent}");
+    server.widen_receive_window(1).unwrap();
+    // Without a wider window this would not end.
+    while sent <= 2 * QUIC_RECEIVE_WINDOW_NEW {
+        client.writable().await.unwrap();
+        sent += client.try_write_vectored(&[IoSlice::new(&chunk)], false).unwrap_or(0);
+    }
+}
+
+#[tokio::test]
+async fn servers_are_trusted_by_pin_or_by_authority() {
+    let (authority, leaf) = chain("here");
+    let other = issue(&wanted("other", true), None).unwrap();
+    let listener = listen(anonymous(identity(&leaf)));
+    let port = port(&listener);
+    let serving = async {
+        loop {
+            let stream = accept(&listener).await;
+            tokio::spawn(async move { drop(read_end(&stream).await) });
+        }
+    };
+    let connecting = async {
+        let by = |trust| connect(trust, None, port);
+        by(Trust::Authorities(certificates(&[&authority]))).await.unwrap();
+        by(Trust::Pinned(vec![leaf.fingerprint])).await.unwrap();
+        let told = by(Trust::Pinned(vec![other.fingerprint])).await.err().unwrap();
+        let text =
+            format!("the server has another certificate, of fingerprint {}", leaf.fingerprint);
+        assert_eq!(told.to_string(), text);
+        let told = by(Trust::Authorities(certificates(&[&other]))).await.err().unwrap();
+        assert!(told.to_string().contains("no authority that this client trusts"), "{told}");
+        let dialer = Connector::new(Trust::Authorities(certificates(&[&authority])), None).unwrap();
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let told = dialer.connect(at, "elsewhere.example").await.err().unwrap();
+        assert_eq!(told.to_string(), "the server's certificate is for another name");
+    };
+    tokio::select! { _ = serving => {}, () = connecting => {} }
+}
+
+/// The outcome of one client at a server that wants certificates.
+async fn certified(
+    clients: Clients,
+    client: Option<Identity>,
+) -> (io::Result<Option<Decision>>, String) {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(ServerTls { identity: identity(&own), clients });
+    let trust = Trust::Pinned(vec![own.fingerprint]);
+    let port = port(&listener);
+    let serving = async {
+        let stream = accept(&listener).await;
+        stream.readable().await?;
+        read_exactly(&stream, 1).await;
+        let decision = stream.quic().unwrap().decision();
+        stream.abort();
+        Ok(decision)
+    };
+    let connecting = async {
+        let stream = connect(trust, client, port).await;
+        let outcome = match stream {
+            Ok(stream) => read_end(&stream).await.map(drop),
+            Err(error) => Err(error),
+        };
+        outcome.map_or_else(|error| error.to_string(), |()| String::new())
+    };
+    tokio::join!(serving, connecting)
+}
+
+#[tokio::test]
+async fn a_client_without_a_good_certificate_is_kept_out() {
+    let (authority, leaf) = chain("ann");
+    let (_, stranger) = chain("stranger");
+    let clients = |access| Clients::Certified { authorities: certificates(&[&authority]), access };
+    let (decided, told) = certified(clients(None), None).await;
+    assert!(decided.is_err() && told.contains("wants a certificate"), "{told}");
+    let (decided, told) = certified(clients(None), Some(identity(&stranger))).await;
+    let decided = decided.unwrap_err().downcast::<Decision>().unwrap();
+    assert_eq!((decided.verdict, &*decided.name), (Verdict::Untrusted, "stranger"));
+    assert!(told.contains("does not trust"), "{told}");
+    let (decided, told) = certified(clients(None), Some(identity(&leaf))).await;
+    assert_eq!(decided.unwrap().unwrap().certificate, leaf.fingerprint);
+    assert_eq!(told, "");
+}
+
+/// Each case of MS-SMB2 3.3.1.18: entries of the leaf, of the one between, and of the root.
+#[tokio::test]
+async fn one_certificate_of_the_chain_must_be_allowed_and_none_denied() {
+    let root = issue(&wanted("root", true), None).unwrap();
+    let between = issue(&wanted("between", true), Some(&root)).unwrap();
+    let leaf = issue(&wanted("ann", false), Some(&between)).unwrap();
+    let chain = [&leaf, &between].map(|one| one.certificate.as_str()).concat();
+    let ann = Identity::from_pem(chain.as_bytes(), leaf.key.as_bytes()).unwrap();
+    let all = [leaf.fingerprint, between.fingerprint, root.fingerprint];
+    let unrelated = Fingerprint::of(b"other");
+    let mut cases = vec![(vec![], vec![], Verdict::NotAllowed)];
+    cases.push((vec![unrelated], vec![unrelated], Verdict::NotAllowed));
+    for one in all {
+        cases.push((vec![one], vec![], Verdict::Allowed));
+        cases.push((vec![unrelated, one], vec![unrelated], Verdict::Allowed));
+        cases.push((all.to_vec(), vec![one], Verdict::Denied(one)));
+        cases.push((vec![], vec![one], Verdict::Denied(one)));
+    }
+    for (allow, deny, verdict) in cases {
+        let authorities = certificates(&[&root]);
+        let access = Some(AccessList { allow: allow.clone(), deny: deny.clone() });
+        let clients = Clients::Certified { authorities, access };
+        let (decided, told) = certified(clients, Some(ann.clone())).await;
+        let decided = match decided {
+            Ok(decision) => decision.unwrap(),
+            Err(error) => error.downcast::<Decision>().unwrap(),
+        };
+        assert_eq!(decided.verdict, verdict, "{allow:?} {deny:?}");
+        let is_told = told == "the server does not let in the certificate of this client";
+        assert_eq!(is_told, verdict != Verdict::Allowed, "{told}");
+    }
+}
+
+/// A client cannot make its chain an allowed one by certificates of others.
+#[tokio::test]
+async fn certificates_that_have_nothing_to_do_with_the_client_let_nobody_in() {
+    let (root, leaf) = chain("eve");
+    let allowed = issue(&wanted("allowed", true), Some(&root)).unwrap();
+    let namesake = issue(&wanted("authority of eve", true), None).unwrap();
+    for extra in [&allowed, &namesake] {
+        let chain = [&leaf, extra].map(|one| one.certificate.as_str()).concat();
+        let eve = Identity::from_pem(chain.as_bytes(), leaf.key.as_bytes()).unwrap();
+        let access = Some(AccessList { allow: vec![extra.fingerprint], deny: vec![] });
+        let clients = Clients::Certified { authorities: certificates(&[&root]), access };
+        let (decided, _) = certified(clients, Some(eve)).await;
+        let decided = decided.unwrap_err().downcast::<Decision>().unwrap();
+        assert_eq!(decided.verdict, Verdict::NotAllowed);
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_renewed_while_connections_exist() {
+    let [old, new] = ["old", "new"].map(|name| issue(&wanted(name, false), None).unwrap());
+    let socket = Listener::socket(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let listener = Listener::new(socket, anonymous(identity(&old))).unwrap();
+    let renewal = listener.renewal();
+    let listener = transport::Listener::from(listener);
+    let reach = async |issued: &Issued| {
+        let trust = Trust::Pinned(vec![issued.fingerprint]);
+        let (client, server) = tokio::join!(connect(trust, None, port(&listener)), async {
+            let server = accept(&listener).await;
+            let greeted = server.readable().await;
+            (server, greeted)
+        });
+        client.map(|client| (client, server.0))
+    };
+    let (before, far) = reach(&old).await.unwrap();
+    renewal.renew(anonymous(identity(&new))).unwrap();
+    assert!(reach(&old).await.is_err());
+    reach(&new).await.unwrap();
+    assert_eq!(read_exactly(&far, 1).await, b"!");
+    write_all(&before, b"still").await;
+    assert_eq!(read_exactly(&far, 5).await, b"still");
+}
+
+/// First packets of other protocols than SMB, and of nobody, leave nothing behind.
+#[tokio::test]
+async fn a_client_of_another_protocol_is_refused() {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(own.der().to_vec().into()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
+    let config = quinn::ClientConfig::new(Arc::new(crypto));
+    let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port(&listener)));
+    let connecting = endpoint.connect_with(config, at, "localhost").unwrap();
+    let (lost, served) =
+        tokio::join!(connecting, async { listener.accept().await.unwrap().0.attach() });
+    // RFC 7301 3.2: no_application_protocol.
+    let Err(quinn::ConnectionError::ConnectionClosed(close)) = lost else { panic!("no alert") };
+    assert_eq!(u64::from(close.error_code), 0x100 + 120);
+    assert!(served.is_err());
+}
+
+/// Clients whose addresses are not proved fill only a part of the handshakes, and a client that proves
+/// its own is served beside them.
+#[tokio::test]
+async fn a_flood_of_handshakes_is_bounded() {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let mut floods = Vec::new();
+    for _ in 0..QUIC_HANDSHAKES_UNPROVEN_MAX + 20 {
+        let trust = Trust::Pinned(vec![own.fingerprint]);
+        let connector = Connector::new(trust, None).unwrap();
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port(&listener)));
+        floods.push(tokio::spawn(async move { drop(connector.connect(at, "127.0.0.1").await) }));
+    }
+    let mut waiting = Vec::new();
+    let mut proven = 0;
+    while waiting.len() < QUIC_HANDSHAKES_UNPROVEN_MAX + 20 {
+        let transport::Listener::Quic(quic) = &listener else { panic!("no QUIC") };
+        let detached = quic.accept().await;
+        proven += usize::from(detached.is_proven());
+        waiting.push(detached);
+    }
+    assert_eq!(proven, 20);
+    floods.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[test]
+fn texts_of_certificates_are_read() {
+    let (authority, leaf) = chain("here");
+    let text = leaf.fingerprint.to_string();
+    assert_eq!(text.parse(), Ok(leaf.fingerprint));
+    let colons: Vec<String> = text
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| String::from_utf8_lossy(pair).to_uppercase())
+        .collect();
+    assert_eq!(colons.join(":").parse(), Ok(leaf.fingerprint));
+    for wrong in ["", "00", &text[1..], &format!("{text}0"), &text.replace(&text[..1], "g")] {
+        assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
+    }
+    assert_eq!(identity(&leaf).fingerprint(), leaf.fingerprint);
+    let wrong = Identity::from_pem(leaf.certificate.as_bytes(), authority.key.as_bytes());
+    assert_eq!(wrong.unwrap_err().to_string(), "the key is not that of the certificate");
+    assert!(Certificates::from_pem(b"").is_err());
+}
+
+#[test]
+fn the_end_of_a_certificate_is_read() {
+    let day = Duration::from_secs(86_400);
+    for days in [0, 58, 59, 60, 10_956, 11_016, 18_321, 20_000, 29_218, 29_219, 40_000, 700_000] {
+        let since = SystemTime::UNIX_EPOCH + Duration::from_secs(3_723);
+        let lasts = day * days;
+        let own = issue(&Wanted { since, lasts, ..wanted("here", false) }, None).unwrap();
+        assert_eq!(identity(&own).ends(), Some(since + lasts), "{days}");
+    }
+}
