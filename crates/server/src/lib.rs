@@ -189,6 +189,7 @@ pub mod internal {
     pub mod state {
         pub use crate::base::pools::closer::{close as close_beside, has_closed_blocking};
         pub use crate::objects::admission::EVICTED;
+        pub use crate::objects::audited::certificate as audit_certificate;
         pub use crate::objects::audited::limit as audit_limit;
         pub use crate::objects::durable::handover::{leave, take_up};
         pub use crate::objects::durable::owning::restore;

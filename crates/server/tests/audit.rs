@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, Membership};
+use frevo_net::quic::{Decision, Verdict};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
@@ -280,6 +281,10 @@ async fn everything(world: &World) {
     broken.send_frame(&[0; 64]).await;
     broken.expect_disconnect().await;
     frevo_server::internal::state::audit_limit(&world.server, broken_peer(), "test");
+    for verdict in [Verdict::Allowed, Verdict::NotAllowed] {
+        let decision = Decision::on(b"", verdict);
+        frevo_server::internal::state::audit_certificate(&world.server, broken_peer(), &decision);
+    }
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
     // The program `frevo` emits these five events and tests them itself. Here they are only
@@ -325,6 +330,8 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("privilege", &[("user", "ann"), ("privilege", "SeRestorePrivilege")]);
     found("violation", &[("outcome", "success")]);
     found("limit", &[("reason", "test")]);
+    found("certificate", &[("outcome", "success"), ("subject", "")]);
+    found("certificate", &[("outcome", "refused"), ("status", "ACCESS_DENIED")]);
     found("kick", &[("target", "user bob"), ("by", "a test")]);
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);

@@ -32,6 +32,8 @@ kinds! {
     Stop = "stop",
     /// The configuration was read again.
     Reload = "reload",
+    /// A client's certificate let it in over QUIC, or kept it out.
+    Certificate = "certificate",
     /// A logon succeeded or was refused.
     Logon = "logon",
     /// A user changes the password.

@@ -37,15 +37,9 @@ pub(crate) fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respon
         tell_refused(rq, Status::INVALID_PARAMETER);
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let Some(dialect) = choose_dialect(settings, &request.dialects) else {
-        let best = request.dialects.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
-        rq.tell(|left_out| {
-            let newest = best.map_or_else(|| String::from("unknown dialects"), spelled);
-            let least = spelled(settings.min_dialect);
-            tracing::warn!(target: "frevo::connection", peer = %rq.connection.peer, left_out,
-                "refused: the client speaks only {newest}, min_dialect is {least}; update the \
-                 client or lower min_dialect");
-        });
+    let least = least_dialect(rq.connection);
+    let Some(dialect) = choose_dialect(least, settings.max_dialect, &request.dialects) else {
+        tell_too_old(rq, &request.dialects);
         return Err(Status::NOT_SUPPORTED.into());
     };
     // The server's RDMA counts for TCP connections as well, because a client uses the terms of its
@@ -82,6 +76,32 @@ fn is_secure(connection: &ConnectionInfo) -> bool {
     connection.settings.transport_security && connection.transport.facts().is_secure
 }
 
+/// The least dialect of a connection. MS-SMB2 2.1: only 3.1.1 is spoken over QUIC.
+fn least_dialect(connection: &ConnectionInfo) -> Dialect {
+    match connection.transport.facts().is_newest_only {
+        true => Dialect::SMB_3_1_1,
+        false => connection.settings.min_dialect,
+    }
+}
+
+/// Writes a log line about a client that offers no dialect of the server's.
+fn tell_too_old(rq: &Request<'_>, offered: &[Dialect]) {
+    rq.tell(|left_out| {
+        let best = offered.iter().copied().filter(|d| *d != Dialect::WILDCARD).max();
+        let newest = best.map_or_else(|| String::from("unknown dialects"), spelled);
+        let facts = rq.connection.transport.facts();
+        if facts.is_newest_only {
+            tracing::warn!(target: "frevo::connection", peer = %rq.connection.peer, left_out,
+                "refused: the client speaks only {newest}, and over {} is SMB 3.1.1 alone", facts.name);
+            return;
+        }
+        let least = spelled(rq.connection.settings.min_dialect);
+        tracing::warn!(target: "frevo::connection", peer = %rq.connection.peer, left_out,
+            "refused: the client speaks only {newest}, min_dialect is {least}; update the client or \
+             lower min_dialect");
+    });
+}
+
 /// Writes a log line about a NEGOTIATE that breaks a rule of MS-SMB2 3.3.5.4.
 fn tell_refused(rq: &Request<'_>, status: Status) {
     rq.tell(|left_out| {
@@ -97,7 +117,7 @@ fn spelled(dialect: Dialect) -> String {
 }
 
 /// MS-SMB2 3.3.5.4: the greatest dialect that both speak.
-fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
+fn choose_dialect(least: Dialect, newest: Dialect, offered: &[Dialect]) -> Option<Dialect> {
     let ours = [
         Dialect::SMB_2_0_2,
         Dialect::SMB_2_1,
@@ -105,9 +125,7 @@ fn choose_dialect(settings: &Settings, offered: &[Dialect]) -> Option<Dialect> {
         Dialect::SMB_3_0_2,
         Dialect::SMB_3_1_1,
     ];
-    ours.into_iter()
-        .filter(|d| *d >= settings.min_dialect && *d <= settings.max_dialect)
-        .rfind(|d| offered.contains(d))
+    ours.into_iter().filter(|d| *d >= least && *d <= newest).rfind(|d| offered.contains(d))
 }
 
 /// The choices that the contexts of a 3.1.1 request lead to.
@@ -363,9 +381,9 @@ pub(crate) fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(),
     }
     let dialects = smb1_dialects(frame).ok_or(Doom::Rule("malformed SMB1 NEGOTIATE"))?;
     let settings = &connection.info.settings;
+    let least = least_dialect(&connection.info);
     let wildcard = dialects.clone().any(|d| d == b"SMB 2.???");
-    let old =
-        dialects.clone().any(|d| d == b"SMB 2.002") && settings.min_dialect == Dialect::SMB_2_0_2;
+    let old = dialects.clone().any(|d| d == b"SMB 2.002") && least == Dialect::SMB_2_0_2;
     if wildcard && settings.max_dialect > Dialect::SMB_2_0_2 {
         connection.is_multi_protocol.set(true);
         answer_multi_protocol(connection, Dialect::WILDCARD);
@@ -375,7 +393,7 @@ pub(crate) fn multi_protocol(connection: &Connection, frame: &Buf) -> Result<(),
         Ok(())
     } else {
         let is_smb2 = dialects.clone().any(|d| d == b"SMB 2.002");
-        let least = spelled(settings.min_dialect);
+        let least = spelled(least);
         connection.info.tell(|left_out| {
             let peer = connection.info.peer;
             if is_smb2 {

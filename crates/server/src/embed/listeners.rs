@@ -20,6 +20,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for frevo_net::transport::Listener {}
     impl Sealed for frevo_net::socket::Listener {}
+    impl Sealed for frevo_net::quic::Listener {}
     impl Sealed for std::net::TcpListener {}
     impl Sealed for tokio::net::TcpListener {}
     impl<T: Sealed> Sealed for Vec<T> {}
@@ -34,6 +35,13 @@ impl IntoListeners for Listener {
 
 #[doc(hidden)]
 impl IntoListeners for socket::Listener {
+    fn into_listeners(self) -> io::Result<Vec<Listener>> {
+        Ok(vec![self.into()])
+    }
+}
+
+#[doc(hidden)]
+impl IntoListeners for frevo_net::quic::Listener {
     fn into_listeners(self) -> io::Result<Vec<Listener>> {
         Ok(vec![self.into()])
     }

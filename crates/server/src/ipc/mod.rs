@@ -77,6 +77,11 @@ pub(crate) fn create(
     if request.impersonation_level == create::ImpersonationLevel::DELEGATE {
         return Err(Status::BAD_IMPERSONATION_LEVEL.into());
     }
+    // MS-SMB2 3.3.5.9: over QUIC, without AllowNamedPipeAccessOverQUIC.
+    let connection = rq.connection;
+    if connection.transport.facts().guards_pipes && !connection.settings.quic_pipes {
+        return Err(Status::ACCESS_DENIED.into());
+    }
     if request.create_options.contains(create::CreateOptions::DIRECTORY_FILE) {
         return Err(Status::NOT_A_DIRECTORY.into());
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use frevo_auth::Refusal;
 use frevo_auth::kerberos::SealedTicket;
+use frevo_net::quic::{Decision, Verdict};
 use frevo_store::{Name, security::Token};
 use frevo_wire::Status;
 use frevo_wire::command::create::CreateAction;
@@ -28,6 +29,25 @@ pub fn limit(server: &ServerState, peer: SocketAddr, reason: &str) {
             .peer(peer)
             .with("reason", reason)
     });
+}
+
+/// A certificate by which a client was let in over QUIC, or kept out.
+pub fn certificate(server: &ServerState, peer: SocketAddr, decision: &Decision) {
+    let is_allowed = decision.verdict == Verdict::Allowed;
+    let event = || {
+        let status = if is_allowed { Status::SUCCESS } else { Status::ACCESS_DENIED };
+        let event = Event::new(Kind::Certificate)
+            .status(status)
+            .peer(peer)
+            .with("certificate", decision.certificate.to_string())
+            .with("subject", cut(&decision.name, AUDIT_VALUE_BYTES));
+        if is_allowed { event } else { event.with("reason", decision.to_string()) }
+    };
+    // Clients without a right certificate are not to fill the log.
+    match is_allowed {
+        true => server.audit.emit(event),
+        false => server.audit.emit_limited(peer.ip(), event),
+    }
 }
 
 /// A logon that was refused; `user` and `domain` are the client's claim.

@@ -87,6 +87,8 @@ pub struct Settings {
     /// A connection over a transport that encrypts by itself is neither encrypted nor signed again,
     /// if the client wishes it: DisableEncryptionOverSecureTransport. TCP and SMB Direct are none.
     pub transport_security: bool,
+    /// Pipes are opened over QUIC, too: AllowNamedPipeAccessOverQUIC.
+    pub quic_pipes: bool,
     /// Ciphers, best first.
     pub ciphers: Vec<Cipher>,
     /// Signing algorithms of 3.1.1, best first.
@@ -156,6 +158,8 @@ impl Default for Settings {
             signing: Signing::Required,
             // Windows: Windows 11 and Windows Server 2022 set it (MS-SMB2 3.1.3, note 95).
             transport_security: true,
+            // Windows: the same (MS-SMB2 3.3.3, note 231).
+            quic_pipes: false,
             ciphers: vec![
                 Cipher::Aes128Gcm,
                 Cipher::Aes256Gcm,

@@ -19,6 +19,7 @@ use std::time::Duration;
 use frevo_net::buffer::Buf;
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
+use frevo_net::quic::Decision;
 use frevo_net::transport::{Detached, Facts, Listener, Listening, Stream};
 use frevo_proto::frame::Stage;
 use frevo_wire::command::negotiate;
@@ -295,6 +296,9 @@ impl Door {
         let mut reader = FrameReader::new(limit);
         reader.accept_session_request();
         let first = self.first_frame(&stream, &mut reader, &ticket, peer).await?;
+        if let Some(decision) = stream.quic().and_then(|connection| connection.decision()) {
+            audited::certificate(&self.server, peer, &decision);
+        }
         let from = place.core;
         place.choose(client_guid(&first), facts.may_change_core);
         let accepted = Accepted { stream, reader, first: Some(first), ticket };
@@ -349,6 +353,7 @@ impl Door {
         match frame {
             Ok(Ok(frame)) => frame,
             Ok(Err(ReceiveError::Io(error))) => {
+                self.note_certificate(peer, &error);
                 tracing::debug!(target: "frevo::connection", %peer, %error, "connection lost");
                 None
             }
@@ -366,6 +371,16 @@ impl Door {
                 None
             }
         }
+    }
+
+    /// Tells of a client whose certificate keeps it out.
+    fn note_certificate(&self, peer: SocketAddr, error: &std::io::Error) {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Decision>());
+        let Some(decision) = inner else { return };
+        audited::certificate(&self.server, peer, decision);
+        self.server.lines.tell(peer.ip(), |left_out| {
+            tracing::warn!(target: "frevo::connection", %peer, left_out, "refused: {decision}");
+        });
     }
 
     fn tell_disconnected(&self, peer: SocketAddr, why: &'static str) {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use frevo_auth::{Account, Accounts, NtHash};
 use frevo_net::memory::{self, MemoryStream};
-use frevo_net::socket::Listener;
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Dialect;
@@ -20,7 +19,7 @@ use frevo_server::ambient::{Ambient, Host};
 use frevo_server::internal::state::{Kind, ServerState, off_core_settled};
 use frevo_server::settings::Encryption;
 use frevo_server::share::Share;
-use frevo_server::{RpcPort, Server, Settings};
+use frevo_server::{IntoListeners, RpcPort, Server, Settings};
 use frevo_store::Vfs;
 use frevo_store::memory::{MemoryOptions, MemoryVfs};
 use frevo_wire::Status;
@@ -124,7 +123,7 @@ impl World {
     }
 
     /// The whole server, with its core threads, on a socket.
-    pub fn listen(&self, listener: Listener) -> JoinHandle<io::Result<()>> {
+    pub fn listen(&self, listener: impl IntoListeners + 'static) -> JoinHandle<io::Result<()>> {
         let server = self.embedded.clone();
         tokio::task::spawn_local(async move { server.serve(listener).await })
     }

@@ -23,6 +23,10 @@ const SPEED_UNKNOWN: u64 = 1_000_000_000;
 /// MS-SMB2 3.3.5.15.11 lets a server refuse both.
 pub(super) async fn handle(call: &Call<'_>) -> Answer {
     let connection = call.rq.connection;
+    if connection.transport.facts().interface == InterfaceKind::Untold {
+        // The client is in another network, to which the addresses of this one are not told.
+        return Ok((output(|w| encode_list(&[], w)), Status::SUCCESS));
+    }
     let found = call.rq.beside_core(socket::interfaces).await?;
     let mut found = found.map_err(|error| data::status(&error))?;
     let listening = call.rq.server().listening.get();
