@@ -197,7 +197,7 @@ impl Dial for Dialer {
                 Self::Tcp | Self::Rdma => {
                     Self::dial(&Self::Tcp, &address.ip().to_string(), Some(address.port())).await
                 }
-                Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
+                Self::Quic(_) | Self::Memory(_) => Err(io::ErrorKind::Unsupported.into()),
             }
         })
     }

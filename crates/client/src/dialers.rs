@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::dial::{Dial, Dialing, Preferred, Preferring, Resolving, ServerName};
 use crate::limits::{DIAL_AGAIN_AFTER, NEXT_ADDRESS_AFTER, PREFERRED_DIAL};
 use crate::options::{Options, Rdma};
+use crate::quic::{Quic, QuicDialer};
 use crate::staggered::Staggered;
 
 /// Dialers of several transports, the preferred one first. The next one is tried where one does not
@@ -38,13 +39,16 @@ struct InVain {
 
 /// Returns the dialers of a client with these options.
 pub(crate) fn dialers(options: &Options) -> Arc<dyn Dial> {
-    let order: &[Dialer] = match options.rdma {
-        Rdma::Off => &[Dialer::Tcp],
-        Rdma::Auto => &[Dialer::Rdma, Dialer::Tcp],
-        Rdma::Required => &[Dialer::Rdma],
+    let order: &[Dialer] = match (options.quic, options.rdma) {
+        (Quic::Required, _) => &[],
+        (_, Rdma::Off) => &[Dialer::Tcp],
+        (_, Rdma::Auto) => &[Dialer::Rdma, Dialer::Tcp],
+        (_, Rdma::Required) => &[Dialer::Rdma],
     };
     let choice = |dialer: &Dialer| (dialer.transport(), Arc::new(dialer.clone()) as _);
-    Arc::new(Dialers::new(order.iter().map(choice)))
+    let quic = (options.quic != Quic::Off)
+        .then(|| (Transport::Quic, Arc::new(QuicDialer::new(options)) as Arc<dyn Dial>));
+    Arc::new(Dialers::new(order.iter().map(choice).chain(quic)))
 }
 
 impl Dial for Dialers {
@@ -56,7 +60,7 @@ impl Dial for Dialers {
                 if self.is_in_vain(choice.transport, server) {
                     continue;
                 }
-                match choice.reach(server).await {
+                match choice.reach_soon(server).await {
                     Ok(stream) => return Ok(stream),
                     Err(error) => {
                         warn(choice, next, server, &error);
@@ -70,8 +74,9 @@ impl Dial for Dialers {
 
     fn addresses<'a>(&'a self, server: &'a ServerName) -> Resolving<'a> {
         match self.order.first() {
-            Some(choice) => choice.dial.addresses(server),
-            None => Box::pin(std::future::ready(Ok(vec![server.clone()]))),
+            // Over QUIC a server proves to be the host that a user names, not an address.
+            Some(choice) if !self.has(Transport::Quic) => choice.dial.addresses(server),
+            _ => Box::pin(std::future::ready(Ok(vec![server.clone()]))),
         }
     }
 
@@ -118,7 +123,8 @@ impl Dial for Dialers {
     }
 
     fn dial_rpc(&self, address: SocketAddr) -> Dialing<'_> {
-        match self.order.last() {
+        let is_everywhere = |choice: &&Choice| choice.transport.facts().is_everywhere;
+        match self.order.iter().rfind(is_everywhere).or(self.order.last()) {
             Some(choice) => choice.dial.dial_rpc(address),
             None => Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into()))),
         }
@@ -134,6 +140,11 @@ impl Dialers {
     pub fn new(order: impl IntoIterator<Item = (Transport, Arc<dyn Dial>)>) -> Self {
         let choice = |(transport, dial)| Choice { transport, dial };
         Self { order: order.into_iter().map(choice).collect(), in_vain: Mutex::default() }
+    }
+
+    /// True if a transport is one of them.
+    fn has(&self, transport: Transport) -> bool {
+        self.order.iter().any(|choice| choice.transport == transport)
     }
 
     /// Remembers that a transport does not reach a server: it is not tried there for a while.
@@ -167,6 +178,15 @@ impl Choice {
         let facts = self.transport.facts();
         self.reach(server).await.map_err(|error| match facts.is_everywhere {
             true => error,
+            // The server was reached, and the handshake failed for the reason that the text tells.
+            false
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData
+                ) =>
+            {
+                io::Error::new(error.kind(), format!("{}: {error}", facts.name))
+            }
             false => {
                 io::Error::new(error.kind(), format!("{} does not reach it: {error}", facts.name))
             }
@@ -178,6 +198,11 @@ impl Choice {
         if self.transport.facts().is_everywhere {
             return self.dial.dial(server).await;
         }
+        self.reach_soon(server).await
+    }
+
+    /// Connects within a time that leaves some for another transport.
+    async fn reach_soon(&self, server: &ServerName) -> io::Result<Stream> {
         match timeout(PREFERRED_DIAL, self.dial.dial(server)).await {
             Ok(dialed) => dialed,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),

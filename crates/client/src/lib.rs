@@ -229,6 +229,7 @@ pub mod path;
 #[cfg(feature = "plant")]
 #[doc(hidden)]
 pub mod plant;
+mod quic;
 mod redirect;
 mod refusals;
 mod rpc;
@@ -255,6 +256,7 @@ pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
 pub use options::{Encryption, Options, Rdma, Referrals, Signing};
+pub use quic::{BadCertificate, Certificates, Fingerprint, Identity, Quic, QuicTrust};
 pub use session::shadow_copies::ShadowCopy;
 pub use session::shares::ShareInfo;
 pub use session::{ChannelInfo, Client, NodeInfo, Session, SessionInfo};

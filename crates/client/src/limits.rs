@@ -137,6 +137,8 @@ pub const WITNESS_GRACE: Duration = Duration::from_millis(500);
 /// Time limit of one attempt to connect over a transport that not every server has, before the next
 /// one is tried.
 pub const PREFERRED_DIAL: Duration = Duration::from_secs(4);
+/// Bytes that are read of the system's file of authorities, for QUIC.
+pub const SYSTEM_CERTIFICATES_BYTES: u64 = 4 << 20;
 /// Time without further attempts after a preferred transport could not reach a server.
 pub const DIAL_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Default of the time for which operations wait for a lost server.

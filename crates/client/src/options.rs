@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::ambient::{Ambient, Host};
 use crate::dial::{ServerAddresses, ServerName};
 use crate::limits;
+use crate::quic::{Identity, Quic, QuicTrust};
 use crate::types::{AppInstance, Cipher, Dialect, SigningAlgorithm};
 
 /// The sessions that are encrypted.
@@ -109,6 +110,12 @@ pub struct Options {
     /// The use of SMB Direct. Data of large reads and writes moves by RDMA only if it is neither
     /// signed nor encrypted: see [`Signing::WhenAsked`]. Default: TCP only.
     pub rdma: Rdma,
+    /// The use of SMB over QUIC. Default: never.
+    pub quic: Quic,
+    /// The servers that are trusted over QUIC. Default: those that the system's authorities vouch for.
+    pub quic_trust: QuicTrust,
+    /// The certificate of this client, for servers that want one over QUIC. Default: none.
+    pub quic_identity: Option<Identity>,
     /// True asks the server to keep open files when the connection is lost. Default: true.
     pub durable: bool,
     /// True offers the POSIX extensions of SMB 3.1.1. Default: false.
@@ -166,6 +173,9 @@ impl Default for Options {
             recover_for: limits::RECOVER_FOR,
             connect_timeout: limits::CONNECT_TIMEOUT,
             rdma: Rdma::Off,
+            quic: Quic::Off,
+            quic_trust: QuicTrust::System,
+            quic_identity: None,
             durable: true,
             posix: false,
             transfer: limits::TRANSFER_MAX,
@@ -215,6 +225,9 @@ impl Options {
         recover_for: Duration,
         connect_timeout: Duration,
         rdma: Rdma,
+        quic: Quic,
+        quic_trust: QuicTrust,
+        quic_identity: Option<Identity>,
         durable: bool,
         posix: bool,
         transfer: u32,

@@ -7,7 +7,7 @@ use crate::dial::ServerName;
 
 /// A server, a share, and a path in it.
 ///
-/// Its text form is `smb://USER@HOST:PORT/SHARE/PATH`, with `%20` and the like for bytes
+/// Its text form is `smb://USER@HOST:PORT/SHARE/PATH`, or `smb+quic://...` for SMB over QUIC, with `%20` and the like for bytes
 /// that a URL cannot have, or a UNC path, `\\HOST\SHARE\PATH` or `//HOST/SHARE/PATH`.
 ///
 /// ```
@@ -23,6 +23,9 @@ use crate::dial::ServerName;
 pub struct SmbUrl {
     /// The user, if the URL names one; `DOMAIN;user` names a domain too.
     pub user: Option<String>,
+    /// True if the server is to be reached over QUIC:
+    /// [`Quic::Required`](crate::Quic::Required) of the client's options.
+    pub over_quic: bool,
     /// The host of the server, and its port if the URL names one.
     pub server: ServerName,
     /// The name of the share; empty if the URL names only a server.
@@ -83,6 +86,7 @@ impl SmbUrl {
     ) -> Self {
         Self {
             user: None,
+            over_quic: false,
             server: server.into(),
             share: share.into(),
             path: path.into(),
@@ -93,12 +97,19 @@ impl SmbUrl {
     /// Returns true if `text` has the form of a URL or a UNC path, also a wrong one: not a
     /// local path.
     pub fn is_url(text: &str) -> bool {
-        has_scheme(text) || text.starts_with("//") || text.starts_with("\\\\")
+        scheme(text).is_some() || text.starts_with("//") || text.starts_with("\\\\")
     }
 }
 
-fn has_scheme(text: &str) -> bool {
-    text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("smb://"))
+/// The scheme of SMB over QUIC.
+const OVER_QUIC: &str = "smb+quic://";
+
+/// The scheme that a text begins with.
+fn scheme(text: &str) -> Option<&'static str> {
+    let begins = |scheme: &&str| {
+        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    ["smb://", OVER_QUIC].into_iter().find(begins)
 }
 
 impl FromStr for SmbUrl {
@@ -109,8 +120,9 @@ impl FromStr for SmbUrl {
             return Err(ParseUrlError::NotSmb(text.into()));
         }
         // A UNC path is taken literally, but a URL may contain percent escapes.
-        let is_unc = !has_scheme(text);
-        let rest = text.get(if is_unc { 2 } else { 6 }..).unwrap_or_default();
+        let scheme = scheme(text);
+        let is_unc = scheme.is_none();
+        let rest = text.get(scheme.map_or(2, str::len)..).unwrap_or_default();
         let rest = if is_unc { rest.replace('\\', "/") } else { with_slashes(rest) };
         let (authority, path) = rest.split_once('/').unwrap_or((&rest, ""));
         let (user, host) = match authority.rsplit_once('@') {
@@ -124,14 +136,16 @@ impl FromStr for SmbUrl {
         let (share, path) = path.split_once('/').unwrap_or((path, ""));
         let ends_in_slash = path.ends_with('/');
         let path = path.trim_matches('/').to_owned();
-        Ok(Self { user, server, share: share.to_owned(), path, ends_in_slash })
+        let (share, over_quic) = (share.to_owned(), scheme == Some(OVER_QUIC));
+        Ok(Self { user, over_quic, server, share, path, ends_in_slash })
     }
 }
 
 impl fmt::Display for SmbUrl {
     /// Writes the URL without the user.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "smb://{}/{}", self.server, self.share)?;
+        let scheme = if self.over_quic { OVER_QUIC } else { "smb://" };
+        write!(f, "{scheme}{}/{}", self.server, self.share)?;
         if !self.path.is_empty() {
             write!(f, "/{}", self.path.replace('%', "%25"))?;
         }
@@ -197,6 +211,9 @@ mod tests {
         }
         assert_eq!(url("smb://A\\ann@box/s").user.as_deref(), Some("A\\ann"));
         assert_eq!(url(&url("//box/s/100%/x y").to_string()).path, "100%/x y");
+        let found = url("smb+QUIC://ann@box:4433/s/x");
+        assert_eq!(found.to_string(), "smb+quic://box:4433/s/x");
+        assert!(found.over_quic && !url("smb://box/s").over_quic && SmbUrl::is_url("smb+quic://"));
     }
 
     #[test]

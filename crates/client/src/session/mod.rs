@@ -57,6 +57,7 @@ use crate::dialers::dialers;
 use crate::error::{Cause, During, Result};
 use crate::limits::{BREAKS_WAITING, LOG_OFF_FOR};
 use crate::options::Options;
+use crate::quic::Quic;
 use crate::types::{Cipher, Dialect, SigningAlgorithm};
 use crate::witness::Watcher;
 use breaks::Leases;
@@ -324,6 +325,11 @@ impl Session {
     /// Returns the server, as the caller named it.
     pub fn server(&self) -> &ServerName {
         &self.inner.connector.server
+    }
+
+    /// Returns true if the session goes over QUIC only, as one of a URL `smb+quic://`.
+    pub fn requires_quic(&self) -> bool {
+        self.options().quic == Quic::Required
     }
 
     /// Returns the name of the user.
