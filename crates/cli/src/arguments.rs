@@ -83,6 +83,9 @@ pub(crate) enum Command {
     /// Join a domain, check the membership, leave it
     #[command(after_help = EXIT_CODES)]
     Domain(crate::domain::arguments::Domain),
+    /// Make a certificate to try SMB over QUIC, and tell the client's line for it
+    #[command(after_help = EXIT_CODES)]
+    Quic(crate::quic::Quic),
     /// Convert Samba's smb.conf to a frevo.toml
     #[command(after_help = IMPORT_HELP)]
     Import(Import),
@@ -151,6 +154,11 @@ pub(crate) struct Serve {
     /// Listen for SMB Direct (RDMA) too, on this address or interface; repeatable
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub(crate) rdma: Vec<Listen>,
+
+    /// Listen for SMB over QUIC too, such as at :443; repeatable. `frevo quic` makes a
+    /// certificate to try it
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    pub(crate) quic: Vec<Listen>,
 
     /// Name of the user who may log on [default: your name]
     #[arg(long, value_name = "NAME")]

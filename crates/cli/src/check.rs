@@ -14,7 +14,7 @@ use crate::exit::{Done, Exit, Failure, is_json};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
-use crate::serve::{confine, directory, snapshots};
+use crate::serve::{confine, directory, quic, snapshots};
 use crate::{
     accounts, administrators, configured, keytab, namespace_loops, passwords, resolved, state,
 };
@@ -67,6 +67,7 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(of_snapshots(&snapshots::find(config), config, &sources));
         findings.extend(of_server(config, &whole));
         findings.extend(of_keytab(config, &sources));
+        findings.extend(of_quic(config, &whole));
         findings.extend(of_name(config, &sources));
         findings.extend(of_domain_names(config, &sources));
         findings.extend(of_cluster(config, &whole));
@@ -112,6 +113,12 @@ pub(crate) fn run(check: &Check) -> Done {
     let lines =
         format!("{confined}\n{kept}{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
     print_text(&lines)
+}
+
+/// The fault of the certificates for QUIC.
+fn of_quic(config: &Config, whole: &(String, Option<usize>)) -> Option<Finding> {
+    let failure = config.quic.is_on().then(|| quic::read(config))?.err()?;
+    Some(Finding { place: whole.clone(), is_fault: true, text: failure.to_string() })
 }
 
 /// Interlinks that lead in a circle. Faults of the namespaces themselves are told already.

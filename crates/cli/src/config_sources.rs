@@ -18,7 +18,8 @@ const CONFIG_BYTES_MAX: u64 = frevo_config::limits::CONFIG_FILE_BYTES as u64 + 1
 /// Files of `conf.d` that are read.
 const FILES_MAX: usize = 1_000;
 /// Sections that variables can set keys of.
-const SECTIONS: [&str; 7] = ["server", "limits", "audit", "admin", "kerberos", "rpc", "traces"];
+const SECTIONS: [&str; 8] =
+    ["server", "limits", "audit", "admin", "kerberos", "rpc", "quic", "traces"];
 
 /// One text, and what it is called in messages.
 #[derive(Debug, Clone)]

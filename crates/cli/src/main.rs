@@ -31,6 +31,7 @@ mod network_shares;
 mod passwords;
 mod plural;
 mod printable;
+mod quic;
 mod quota;
 mod remote;
 mod resolved;
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         Command::Namespace(namespaces) => namespaces::run(namespaces),
         Command::Quota(quota) => quota::run(quota),
         Command::Domain(domain) => domain::run(domain),
+        Command::Quic(quic) => quic::run(quic),
         Command::Import(import) => import::run(import),
         Command::Admin(command) => admin::run(command),
         Command::Remote(verb) => remote::run(verb),

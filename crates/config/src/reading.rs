@@ -9,6 +9,7 @@ use super::cluster::ClusterSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
 use super::limits;
+use super::quic::QuicSection;
 use super::rpc::RpcSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
 use super::server_limits::LimitsSection;
@@ -83,6 +84,7 @@ impl Config {
             admin,
             kerberos,
             rpc,
+            quic,
             traces,
             cluster,
             idmaps,
@@ -99,6 +101,7 @@ impl Config {
         self.admin = self.admin.overlaid(admin);
         self.kerberos = self.kerberos.overlaid(kerberos);
         self.rpc = self.rpc.overlaid(rpc);
+        self.quic = self.quic.overlaid(quic);
         self.traces = self.traces.overlaid(traces);
         self.cluster = self.cluster.overlaid(cluster);
         self.idmaps.extend(idmaps);
@@ -261,6 +264,9 @@ overlaid!(AuditSection: file, journald, syslog);
 overlaid!(AdminSection: enabled, socket, listen, token_file);
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
 overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
+overlaid!(QuicSection:
+    enabled, listen, certificate, key, client_certificates, client_ca, allow, deny, named_pipes,
+);
 overlaid!(TracesSection: endpoint, sample);
 overlaid!(ClusterSection:
     name, node, endpoints, ca, certificate, key, user, password_file, ttl, weight, addresses, grace_seconds, fence,

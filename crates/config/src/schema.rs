@@ -20,6 +20,7 @@ use super::listen::Listen;
 use super::many_links::LongText;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
 use super::namespace::{LinkSection, NamespaceSection};
+use super::quic::QuicSection;
 use super::rate::RateSection;
 use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
@@ -50,6 +51,8 @@ pub struct Config {
     pub kerberos: KerberosSection,
     /// `[rpc]`
     pub rpc: RpcSection,
+    /// `[quic]`
+    pub quic: QuicSection,
     /// `[traces]`
     pub traces: TracesSection,
     /// `[cluster]`
@@ -327,6 +330,7 @@ impl Config {
     /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
         let sections = self.admin.faults().into_iter().chain(self.rpc.faults());
+        let sections = sections.chain(self.quic.faults());
         self.server.faults().into_iter().chain(sections).collect()
     }
 }
@@ -402,6 +406,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[admin]", keys_of::<AdminSection>()),
         ("[kerberos]", keys_of::<KerberosSection>()),
         ("[rpc]", keys_of::<RpcSection>()),
+        ("[quic]", keys_of::<QuicSection>()),
         ("[traces]", keys_of::<TracesSection>()),
         ("[cluster]", keys_of::<ClusterSection>()),
         ("[[idmap]]", keys_of::<IdmapSection>()),

@@ -82,6 +82,16 @@ pub(super) const EVERY_KEY: &str = r#"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
 
+        [quic]
+        enabled = true
+        listen = [":4433"]
+        certificate = "/etc/frevo/quic.crt"
+        key = "/etc/frevo/quic.key"
+        client_certificates = "required"
+        client_ca = "/etc/frevo/ca.crt"
+        allow = ["00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"]
+        deny = ["ffeeddccbbaa99887766554433221100ffeeddccbbaa99887766554433221100"]
+        named_pipes = true
         [rpc]
         enabled = true
         listen = ["127.0.0.1"]

@@ -70,6 +70,16 @@ words! {
 }
 
 words! {
+    /// The certificates that clients need over QUIC.
+    ClientCertificates: "client_certificates" {
+        /// None.
+        Off = "off",
+        /// One that an authority of `client_ca` has signed.
+        Required = "required",
+    }
+}
+
+words! {
     /// The way by which the storage of a share refuses a node of a cluster.
     FenceChoice: "fence" {
         /// None: a node that was stopped can still write.

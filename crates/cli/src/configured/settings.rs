@@ -40,6 +40,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     if let Some(dialect) = section.min_dialect {
         settings.min_dialect = dialect.into();
     }
+    settings.quic_pipes = config.quic.named_pipes == Some(true);
     if let Some(choice) = section.encryption {
         settings.encryption = encryption(choice);
     }

@@ -314,7 +314,7 @@ pub(super) static GLOBAL: &[Row] = &[
     row(
         Harmless,
         &[],
-        "SMB over QUIC is not supported",
+        "Frevo has SMB over QUIC by its own section [quic]",
         &[
             "server smb encryption over quic",
             "client smb encryption over quic",

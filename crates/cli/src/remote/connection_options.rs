@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use frevo_client::{AppInstance, ServerName};
+use frevo_client::{AppInstance, Fingerprint, ServerName};
 use frevo_config::DialectName;
 
 use super::dos_attributes::AttributePolicy;
@@ -84,6 +84,28 @@ pub(crate) struct Connection {
     /// --sign-when-asked and without encryption
     #[arg(long, value_name = "HOW", default_value = "off")]
     pub(crate) rdma: RdmaUse,
+
+    /// Connect by SMB over QUIC, as a URL smb+quic://HOST does: auto uses it where TCP
+    /// does not reach the server, and says so
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    pub(crate) quic: QuicUse,
+
+    /// Trust the server with this certificate (SHA-256) over QUIC, and no other;
+    /// repeatable [default: the system's authorities]
+    #[arg(long, value_name = "SHA256")]
+    pub(crate) quic_pin: Vec<Fingerprint>,
+
+    /// Trust the authorities in this file over QUIC, in place of the system's
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "quic_pin")]
+    pub(crate) quic_ca: Option<PathBuf>,
+
+    /// Certificate of this client, for servers that want one over QUIC
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "quic_key")]
+    pub(crate) quic_certificate: Option<PathBuf>,
+
+    /// Key of this certificate; only its owner may be able to read it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "quic_certificate")]
+    pub(crate) quic_key: Option<PathBuf>,
 
     /// Copy many small files over up to N sessions, each with its own
     /// connection, 1 to 16
@@ -193,6 +215,17 @@ pub(crate) enum RdmaUse {
     /// Never use TCP
     Required,
     /// Use TCP
+    Off,
+}
+
+/// The use of SMB over QUIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum QuicUse {
+    /// Use QUIC where TCP does not reach the server, and say so
+    Auto,
+    /// Use QUIC alone
+    Required,
+    /// Use QUIC for smb+quic:// alone
     Off,
 }
 

@@ -76,6 +76,7 @@ impl Url {
         let session = share.session();
         let mut url = SmbUrl::new(session.server().clone(), share.name(), path);
         url.user = Some(session.user().into());
+        url.over_quic = session.requires_quic();
         Self { place: url, snapshot: share.snapshot().map(str::to_owned) }
     }
 

@@ -5,20 +5,21 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    AppInstance, Cause, ChannelInfo, Cipher, Client, Credentials, Dialect, Encryption, NtHash,
-    Options, Rdma, Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
+    AppInstance, BadCertificate, Cause, Certificates, ChannelInfo, Cipher, Client, Credentials,
+    Dialect, Encryption, Identity, NtHash, Options, Quic, QuicTrust, Rdma, Referrals, Session,
+    Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_config::DialectName;
 
 use futures_util::future::join_all;
 
 use super::ancestry::{BothEnds, RemoteEnd};
-use super::connection_options::{CipherName, Connection, DfsLinks, RdmaUse, SigningName};
+use super::connection_options::{CipherName, Connection, DfsLinks, QuicUse, RdmaUse, SigningName};
 use super::location::{Url, is_same_server, server_key};
 use super::{nodes, saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
-use crate::passwords;
+use crate::{bounded_input, passwords, secret_file};
 
 const fn cipher(name: CipherName) -> Cipher {
     match name {
@@ -39,6 +40,13 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
         SigningName::AesCmac => SigningAlgorithm::AesCmac,
         SigningName::HmacSha256 => SigningAlgorithm::HmacSha256,
     }
+}
+
+/// The largest file of certificates, bytes.
+const CERTIFICATES_BYTES: u64 = 4 << 20;
+
+fn wrong_certificate(file: &std::path::Path, error: &BadCertificate) -> Failure {
+    Failure::new(Exit::Usage, format!("{}: {error}", file.display()))
 }
 
 const HASH_FORM: &str = "an NT hash has 32 digits from 0 to 9 and a to f";
@@ -320,6 +328,14 @@ impl Connection {
                 RdmaUse::Required => Rdma::Required,
                 RdmaUse::Off => Rdma::Off,
             })
+            .quic(match self.quic {
+                _ if url.over_quic => Quic::Required,
+                QuicUse::Auto => Quic::Auto,
+                QuicUse::Required => Quic::Required,
+                QuicUse::Off => Quic::Off,
+            })
+            .quic_trust(self.quic_trust()?)
+            .quic_identity(self.quic_identity()?)
             .posix(posix)
             .recover_for(Duration::from_secs(self.patience))
             .witness(!self.no_witness)
@@ -330,6 +346,29 @@ impl Connection {
             })
             .domain_controller(self.dc.clone());
         Ok(options)
+    }
+
+    /// The servers that are trusted over QUIC.
+    fn quic_trust(&self) -> Result<QuicTrust, Failure> {
+        if !self.quic_pin.is_empty() {
+            return Ok(QuicTrust::Pinned(self.quic_pin.clone()));
+        }
+        let Some(file) = &self.quic_ca else { return Ok(QuicTrust::System) };
+        let authorities = Certificates::from_pem(&bounded_input::read(file, CERTIFICATES_BYTES)?);
+        authorities.map(QuicTrust::Authorities).map_err(|error| wrong_certificate(file, &error))
+    }
+
+    /// The certificate of this client.
+    fn quic_identity(&self) -> Result<Option<Identity>, Failure> {
+        let (Some(file), Some(key)) = (&self.quic_certificate, &self.quic_key) else {
+            return Ok(None);
+        };
+        let certificate = bounded_input::read(file, CERTIFICATES_BYTES)?;
+        let key = secret_file::read_bytes(key)?.ok_or_else(|| {
+            Failure::new(Exit::NotFound, format!("there is no key {}", key.display()))
+        })?;
+        let identity = Identity::from_pem(&certificate, &key);
+        identity.map(Some).map_err(|error| wrong_certificate(file, &error))
     }
 
     /// Reaches the share of `url` as another client than before: with a ClientGuid and connections

@@ -18,9 +18,12 @@ const ESCAPES: [(&str, &str); 4] =
 
 /// The text of a URL in which escaped characters are not mistaken for wildcards and separators.
 pub(crate) fn with_stand_ins(text: &str) -> String {
-    let is_url = text.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("smb://"));
-    let authority = text.get(6..).and_then(|rest| rest.find('/')).map(|at| at + 6);
-    let Some((server, path)) = authority.filter(|_| is_url).map(|at| text.split_at(at)) else {
+    let begins = |scheme: &&str| {
+        text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let scheme = ["smb://", "smb+quic://"].into_iter().find(begins).map(str::len);
+    let authority = scheme.and_then(|from| Some(text.get(from..)?.find('/')? + from));
+    let Some((server, path)) = authority.map(|at| text.split_at(at)) else {
         return text.to_owned();
     };
     let mut path = path.to_owned();

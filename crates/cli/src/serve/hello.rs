@@ -26,7 +26,7 @@ impl Hello<'_> {
     /// Shows the start screen. A service, whose output is not looked at, has its log.
     pub(super) async fn say(self, loaded: &Loaded, server: &Server) -> Done {
         let Self { arguments, doors, rpc_port, confined } = self;
-        let Listeners { sockets: doors, address } = doors;
+        let Listeners { sockets: doors, address, quic } = doors;
         let road = server.file_io().await.unwrap_or_else(|| String::from("threads"));
         let shares = loaded.shares(None);
         let listed: Vec<(&Share, String)> = shares
@@ -41,6 +41,9 @@ impl Hello<'_> {
             }
             for address in &doors.addresses {
                 tracing::info!(target: "frevo::server", %address, road, "listening");
+            }
+            for address in &quic.addresses {
+                tracing::info!(target: "frevo::server", %address, "listening for QUIC");
             }
             tracing::info!(target: "frevo::server", "{}", confined.line());
             if doors.is_second_choice {
@@ -64,6 +67,7 @@ impl Hello<'_> {
             road,
             confined: confined.line(),
             rpc_port,
+            quic_port: quic.addresses.first().map(|address| address.port()),
             user,
             is_second_choice: doors.is_second_choice,
         };

@@ -17,9 +17,9 @@ use crate::keytab::{self, Keys};
 /// Time between two looks at the keytab.
 pub(super) const EVERY: Duration = Duration::from_secs(3);
 
-/// The state of a file by which a change shows.
+/// The state of a file, by which a change shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     inode: u64,
     length: u64,
     changed: (i64, i64),
@@ -140,7 +140,8 @@ impl KeySource for NewerKeys {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+/// Returns the state of a file. None if there is none.
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
     let metadata = fs::metadata(path).ok()?;
     // ctime is compared because it also changes with the file's mode, which decides whether the
     // keytab may be used.

@@ -310,6 +310,11 @@ fn own_address(family: IpAddr) -> IpAddr {
     addresses.find(|address| same_family(address) && is_real(address)).unwrap_or(loopback)
 }
 
+/// Every address of IPv4, and every one of IPv6.
+pub(super) fn everywhere() -> Vec<IpAddr> {
+    vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+}
+
 pub(super) fn is_without_ipv6(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     matches!(errno, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))

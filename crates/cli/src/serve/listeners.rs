@@ -12,9 +12,10 @@ use frevo_net::transport::Listener;
 
 use super::listen::ListeningSockets;
 use super::plan::Plan;
+use super::quic::Quic;
 use super::rdma;
 use crate::arguments::Serve;
-use crate::exit::Failure;
+use crate::exit::{Done, Failure};
 
 /// The listeners of all transports, of which some are not open yet.
 pub(super) struct Listeners {
@@ -22,6 +23,8 @@ pub(super) struct Listeners {
     pub(super) sockets: ListeningSockets,
     /// The address that clients are most likely to reach: to find it takes a socket.
     pub(super) address: SocketAddr,
+    /// The listeners of QUIC.
+    pub(super) quic: Quic,
 }
 
 impl Listeners {
@@ -31,7 +34,13 @@ impl Listeners {
         let sockets = ListeningSockets::open(&plan.config.server.listen, replaced)?;
         rdma::prepare(plan)?;
         let address = sockets.best_address();
-        Ok(Self { sockets, address })
+        Ok(Self { sockets, address, quic: Quic::default() })
+    }
+
+    /// Listens for QUIC, once no earlier server does.
+    pub(super) fn prepare_quic(&mut self, plan: &Plan) -> Done {
+        self.quic = Quic::open(plan)?;
+        Ok(())
     }
 
     /// Opens the devices, after the process was confined, and returns all listeners.
@@ -43,6 +52,7 @@ impl Listeners {
         let tcp = std::mem::take(&mut self.sockets.listeners);
         let mut all: Vec<Listener> = tcp.into_iter().map(Listener::from).collect();
         all.extend(rdma::listen(plan, arguments, &self.sockets.addresses)?.map(Listener::from));
+        all.extend(std::mem::take(&mut self.quic.listeners).into_iter().map(Listener::from));
         Ok(all)
     }
 }

@@ -19,6 +19,7 @@ mod loaded;
 mod mount_events;
 mod plan;
 pub(crate) mod probe_targets;
+pub(crate) mod quic;
 mod quotas;
 mod rdma;
 mod rpc;

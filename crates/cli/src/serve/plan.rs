@@ -71,6 +71,7 @@ impl Plan {
             ("audit", a.audit != b.audit),
             ("admin", a.admin != b.admin),
             ("rpc", a.rpc != b.rpc),
+            ("quic", a.quic.is_on() != b.quic.is_on() || a.quic.listen != b.quic.listen),
             ("traces", a.traces != b.traces),
             ("cluster", cluster::needs_restart(a, b)),
             ("snapshots", snapshots::needs_restart(a, b)),
@@ -88,6 +89,11 @@ fn override_server(config: &mut Config, arguments: &Serve) {
     if !arguments.rdma.is_empty() {
         server.rdma = Some(true);
     }
+    if !arguments.quic.is_empty() {
+        config.quic.enabled = Some(true);
+        config.quic.listen.clone_from(&arguments.quic);
+    }
+    let server = &mut config.server;
     if arguments.read_only {
         server.read_only = Some(true);
     }

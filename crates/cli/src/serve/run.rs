@@ -48,10 +48,8 @@ pub(super) async fn run(
     service_manager::connect();
     cluster::fetch_domain_keys(&plan.config);
     let guid = identity(arguments, &plan)?;
-    let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
-    let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
-    let mut doors = Listeners::prepare(&plan, sockets)?;
-    replaced.map(|replaced| end(replaced, &plan, arguments, guid)).transpose()?;
+    let mut doors = open_doors(&plan, arguments, guid)?;
+    let certificates = doors.quic.watch(&plan.config);
     let rpc = RpcSockets::open(&plan, &doors.sockets.addresses)?;
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
@@ -90,6 +88,7 @@ pub(super) async fn run(
         logging,
         guid,
         server,
+        certificates,
         keytab_watch: KeytabWatch::of(keytab::path(&loaded.plan.config)),
         loaded,
         signals,
@@ -112,6 +111,16 @@ pub(super) async fn run(
 fn warn_at_start(loaded: &Loaded, confined: &Confined) {
     warn(loaded);
     confined.warn();
+}
+
+/// Opens the sockets of the server, in place of those of an old one.
+fn open_doors(plan: &Plan, arguments: &Serve, guid: Guid) -> Result<Listeners, Failure> {
+    let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
+    let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
+    let mut doors = Listeners::prepare(plan, sockets)?;
+    replaced.map(|replaced| end(replaced, plan, arguments, guid)).transpose()?;
+    doors.prepare_quic(plan)?;
+    Ok(doors)
 }
 
 /// Ends the old server. The new configuration is loaded first: the old server ends only if that succeeds.

@@ -37,6 +37,7 @@ use super::keytab_watch::{self, KeytabWatch, NewerKeys};
 use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountEvents;
 use super::plan::Plan;
+use super::quic::CertificateWatch;
 use super::service_manager::notify;
 use super::share_edits::{Asked, Edits};
 use super::signals::{Cause, Signals};
@@ -59,6 +60,7 @@ pub(super) struct Running<'a> {
     pub(super) admin: Started,
     pub(super) newer_keys: Arc<NewerKeys>,
     pub(super) keytab_watch: KeytabWatch,
+    pub(super) certificates: CertificateWatch,
     pub(super) guards: ShareGuards,
     pub(super) mounts: MountEvents,
     /// The place in a cluster; None for a server on its own.
@@ -140,6 +142,7 @@ impl Running<'_> {
                 }
                 _ = looks.tick() => {
                     self.look_at_keytab();
+                    self.certificates.look(&self.loaded.plan.config);
                     self.look_at_folders(Look::Timed);
                 }
                 () = self.mounts.changed() => self.look_at_folders(Look::Untimed),
@@ -453,6 +456,7 @@ impl Running<'_> {
         }
         self.admin.quotas.show(&new.plan.config);
         self.keytab_watch.note(keytab::path(&new.plan.config));
+        self.certificates.renew(&new.plan.config);
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
         self.accept_folders(&before.shares);

@@ -22,6 +22,8 @@ pub(super) struct Screen<'a> {
     pub(super) confined: String,
     /// The port of remote procedure calls over TCP, if they are answered.
     pub(super) rpc_port: Option<u16>,
+    /// The UDP port of QUIC, if it is listened on.
+    pub(super) quic_port: Option<u16>,
     pub(super) user: User<'a>,
     /// Port 445 was not permitted.
     pub(super) is_second_choice: bool,
@@ -57,6 +59,9 @@ impl Screen<'_> {
         }
         if let Some(port) = self.rpc_port {
             line(&mut out, &format!("  remote procedure calls over TCP: port {port}"));
+        }
+        if let Some(port) = self.quic_port {
+            line(&mut out, &format!("  SMB over QUIC: UDP port {port}"));
         }
         line(&mut out, &format!("  {}", self.confined));
         line(&mut out, "  Ctrl-C stops the server when pending writes are on the disk");
@@ -222,6 +227,7 @@ mod tests {
             road: String::from("io_uring"),
             confined: String::from("confined: files, system calls"),
             rpc_port: None,
+            quic_port: None,
             user: User::Generated { name: "ann", password: "k7wq3-9mztb" },
             is_second_choice: address.port() != SMB_PORT,
         }

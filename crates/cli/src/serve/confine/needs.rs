@@ -9,6 +9,7 @@ use crate::config_checks::{folder_of_accounts, real};
 use crate::config_sources::further_files;
 use crate::serve::admin_interface;
 use crate::serve::plan::Plan;
+use crate::serve::quic;
 use crate::{keytab, state};
 
 /// Folders, files and privileges that serving a configuration takes.
@@ -27,6 +28,8 @@ pub(super) struct Needs {
     pub(super) acts_as_users: bool,
     /// RDMA devices are used.
     pub(super) uses_rdma: bool,
+    /// UDP sockets of QUIC are used.
+    pub(super) uses_quic: bool,
     /// Attributes are set that take CAP_SYS_ADMIN, and quotas.
     pub(super) sets_privileged_attributes: bool,
 }
@@ -34,7 +37,11 @@ pub(super) struct Needs {
 impl Needs {
     pub(super) fn of(plan: &Plan, arguments: &Serve) -> Self {
         let config = &plan.config;
-        let mut needs = Self { uses_rdma: config.server.rdma == Some(true), ..Self::default() };
+        let mut needs = Self {
+            uses_rdma: config.server.rdma == Some(true),
+            uses_quic: config.quic.is_on(),
+            ..Self::default()
+        };
         for share in &config.shares {
             needs.add_share(share);
         }
@@ -104,6 +111,7 @@ fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     files.extend(config.users.iter().map(|user| user.password_file.clone()));
     files.extend(config.server.user_map_file.clone());
     files.extend(keytab::path(config).map(Path::to_owned));
+    files.extend(quic::Files::of(config).into_iter().flat_map(quic::Files::all));
     if has_state {
         files.push(state::users_file_of(config));
     }

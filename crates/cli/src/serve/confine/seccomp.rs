@@ -100,6 +100,10 @@ fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
     let of_rdma = syscalls::RDMA_IOCTLS.iter().filter(|_| needs.uses_rdma);
     let ioctls = syscalls::IOCTLS.iter().chain(of_rdma).copied();
     rules.insert(libc::SYS_ioctl, any(1, ioctls)?);
+    if needs.uses_quic {
+        rules.extend(syscalls::QUIC.iter().map(|call| (*call, Vec::new())));
+        rules.insert(libc::SYS_sendmsg, arguments::datagrams()?);
+    }
     if needs.uses_rdma {
         rules.extend(syscalls::RDMA.iter().map(|call| (*call, Vec::new())));
         rules.insert(libc::SYS_socket, arguments::netlink()?);

@@ -59,6 +59,9 @@ pub(super) const BY_ARGUMENTS_OLD: &[i64] = &[];
 /// Calls of RDMA, whose libraries ask the kernel over netlink.
 pub(super) const RDMA: &[i64] = &[libc::SYS_bind, libc::SYS_sendmsg];
 
+/// Calls of QUIC, which receives several datagrams at once.
+pub(super) const QUIC: &[i64] = &[libc::SYS_recvmmsg];
+
 /// Calls that are allowed whatever their arguments. The kernel remembers these and does
 /// not run the filter for them (Linux 5.11).
 pub(super) const ALLOWED: &[i64] = &[

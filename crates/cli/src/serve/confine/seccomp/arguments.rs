@@ -67,6 +67,11 @@ const TYPE: u64 = 0xF;
 const SOCKET_OPTIONS: [(u64, &[u64]); 2] =
     [(1, &[2, 4, 6, 7, 8, 9, 13, 15, 18, 20, 21, 46, 66, 67]), (6, &[1, 3, 4, 5, 6, 12, 13, 18])];
 
+/// Sending on the UDP sockets of QUIC, without flags: MSG_FASTOPEN would connect a socket of TCP.
+pub(super) fn datagrams() -> Result<Vec<SeccompRule>, BackendError> {
+    Ok(vec![one(2, SeccompCmpOp::Eq, 0)?])
+}
+
 /// Signals and options of this process only.
 pub(super) fn own_process(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);

@@ -236,6 +236,18 @@ fn netlink_is_for_rdma_alone() {
     }
 }
 
+#[test]
+fn datagrams_are_for_quic_alone() {
+    let with = Needs { uses_quic: true, ..Needs::default() };
+    for needs in [&with, &Needs::default()] {
+        let is_allowed = |call, arguments| verdict_at(ARCHES[0], needs, call, arguments) == ALLOW;
+        let (sends, receives) = (libc::SYS_sendmsg, libc::SYS_recvmmsg);
+        assert_eq!(is_allowed(sends, [3, 4096, 0, 0, 0, 0]), needs.uses_quic);
+        assert_eq!(is_allowed(receives, [3, 4096, 32, 0, 0, 0]), needs.uses_quic);
+        assert!(!is_allowed(sends, [3, 4096, 0x2000_0000, 0, 0, 0]), "MSG_FASTOPEN");
+    }
+}
+
 const HELPERS: &[Helper] = &[
     Helper::Discovery,
     Helper::NamesKeeper,
@@ -384,7 +396,9 @@ fn every_allowed_call_is_thought_about() {
     };
     let code = include_str!("../syscalls.rs");
     let mut allowed = Vec::new();
-    for list in ["BY_ARGUMENTS", "BY_ARGUMENTS_OLD", "RDMA", "ALLOWED", "ALLOWED_OLD", "USERS"] {
+    let lists =
+        ["BY_ARGUMENTS", "BY_ARGUMENTS_OLD", "RDMA", "QUIC", "ALLOWED", "ALLOWED_OLD", "USERS"];
+    for list in lists {
         let mut list = names(code, &format!("const {list}: &[i64] ="));
         assert!(!list.is_empty());
         allowed.append(&mut list);

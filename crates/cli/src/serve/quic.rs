@@ -1,0 +1,254 @@
+//! SMB over QUIC: its sockets, and certificates that are read again when their files change.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use frevo_config::{Config, Listen};
+use frevo_net::quic::{AccessList, Certificates, Clients, Identity, Listener, Renewal, ServerTls};
+use frevo_net::transport::Transport;
+
+use super::keytab_watch::{Stamp, stamp};
+use super::listen::{addresses_of, everywhere, is_without_ipv6};
+use super::plan::Plan;
+use crate::exit::{Exit, Failure};
+use crate::{bounded_input, secret_file, state};
+
+/// The largest file of certificates, bytes.
+const CERTIFICATES_BYTES: u64 = 4 << 20;
+/// The time before the end of a certificate from which on the log tells of it.
+const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+/// Time between two such lines.
+const WARN_AGAIN: Duration = Duration::from_secs(86_400);
+
+/// The files with the certificates of a configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Files {
+    /// The certificate of the server.
+    pub(crate) certificate: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+    /// The authorities of clients.
+    authorities: Option<PathBuf>,
+}
+
+impl Files {
+    /// Returns the files of a configuration. None if it has no QUIC.
+    pub(crate) fn of(config: &Config) -> Option<Self> {
+        config.quic.is_on().then(|| Self::named(config))
+    }
+
+    /// Returns the files that a configuration names, or those of the state directory.
+    pub(crate) fn named(config: &Config) -> Self {
+        let section = &config.quic;
+        let own = |name: &str| state::dir_of(config).join(name);
+        Self {
+            certificate: section.certificate.clone().unwrap_or_else(|| own("quic.crt")),
+            key: section.key.clone().unwrap_or_else(|| own("quic.key")),
+            authorities: section.client_ca.clone(),
+        }
+    }
+
+    /// Returns all of them.
+    pub(crate) fn all(self) -> impl Iterator<Item = PathBuf> {
+        [self.certificate, self.key].into_iter().chain(self.authorities)
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        self.clone().all().map(|file| stamp(&file)).collect()
+    }
+}
+
+/// Reads the certificates of a configuration.
+pub(crate) fn read(config: &Config) -> Result<ServerTls, Failure> {
+    let files = Files::named(config);
+    let shown = files.certificate.display();
+    if !files.certificate.exists() {
+        let text = format!(
+            "there is no certificate {shown}; name one in [quic], or make one to try it: frevo quic"
+        );
+        return Err(Failure::new(Exit::NotFound, text));
+    }
+    let wrong = |file: &PathBuf, why: &dyn std::fmt::Display| {
+        Failure::new(Exit::Config, format!("{}: {why}", file.display()))
+    };
+    let certificate = bounded_input::read(&files.certificate, CERTIFICATES_BYTES)?;
+    let key = secret_file::read_bytes(&files.key)?.ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("there is no key {}", files.key.display()))
+    })?;
+    let identity = Identity::from_pem(&certificate, &key)
+        .map_err(|error| wrong(&files.certificate, &error))?;
+    let clients = match files.authorities.filter(|_| config.quic.requires_certificates()) {
+        None => Clients::Anonymous,
+        Some(file) => {
+            let bytes = bounded_input::read(&file, CERTIFICATES_BYTES)?;
+            let authorities =
+                Certificates::from_pem(&bytes).map_err(|error| wrong(&file, &error))?;
+            let (allow, deny) = (config.quic.allow.clone(), config.quic.deny.clone());
+            let access = (!allow.is_empty()).then_some(AccessList { allow, deny });
+            Clients::Certified { authorities, access }
+        }
+    };
+    Ok(ServerTls { identity, clients })
+}
+
+/// The listeners of QUIC.
+#[derive(Default)]
+pub(super) struct Quic {
+    pub(super) listeners: Vec<Listener>,
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Quic {
+    /// Listens where the configuration wants it; nowhere without `[quic]`. To be called before the
+    /// process is confined, since a confined process makes no sockets.
+    pub(super) fn open(plan: &Plan) -> Result<Self, Failure> {
+        let config = &plan.config;
+        let mut quic = Self::default();
+        if !config.quic.is_on() {
+            return Ok(quic);
+        }
+        let tls = read(config)?;
+        let wanted = match &config.quic.listen[..] {
+            [] => &[Listen::EVERYWHERE],
+            wanted => wanted,
+        };
+        for Listen { on, port } in wanted {
+            let port = port.unwrap_or(Transport::Quic.facts().port);
+            let addresses = addresses_of(on)?;
+            let is_everywhere = addresses.is_none();
+            for address in addresses.unwrap_or_else(everywhere) {
+                // If the system has chosen the port for IPv4, IPv6 uses the same port.
+                let chosen = quic.addresses.last().filter(|_| is_everywhere && address.is_ipv6());
+                let port = chosen.map_or(port, SocketAddr::port);
+                let at = SocketAddr::new(address, port);
+                if quic.addresses.contains(&at) {
+                    continue;
+                }
+                match listen(at, tls.clone()) {
+                    Err(error) if is_everywhere && address.is_ipv6() && is_without_ipv6(&error) => {
+                    }
+                    listening => quic.take(listening.map_err(|error| failure(at, &error))?),
+                }
+            }
+        }
+        Ok(quic)
+    }
+
+    fn take(&mut self, listener: Listener) {
+        self.addresses.push(listener.local_addr());
+        self.listeners.push(listener);
+    }
+
+    /// Returns the watch over the certificates, which were just read.
+    pub(super) fn watch(&self, config: &Config) -> CertificateWatch {
+        let mut watch = CertificateWatch {
+            renewals: self.listeners.iter().map(Listener::renewal).collect(),
+            read: Vec::new(),
+            seen: Vec::new(),
+            ends: None,
+            warned: None,
+        };
+        if let Some(files) = Files::of(config).filter(|_| !watch.renewals.is_empty()) {
+            watch.read = files.stamps();
+            watch.seen.clone_from(&watch.read);
+            watch.ends = read(config).ok().and_then(|tls| tls.identity.ends());
+            watch.warn();
+        }
+        watch
+    }
+}
+
+fn listen(at: SocketAddr, tls: ServerTls) -> io::Result<Listener> {
+    Listener::new(Listener::socket(at)?, tls)
+}
+
+fn failure(at: SocketAddr, error: &io::Error) -> Failure {
+    let port = at.port();
+    let text = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "UDP port {port} of {} is in use, perhaps by a web server (HTTP/3); use another port: \
+             --quic {}",
+            at.ip(),
+            SocketAddr::new(at.ip(), port.saturating_add(8_000))
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "this user is not permitted to use UDP port {port}; use one from 1024 on: --quic {}",
+            SocketAddr::new(at.ip(), port.saturating_add(8_000))
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("{} is not an address of this machine (see: ip address)", at.ip())
+        }
+        _ => format!("cannot listen on {at} for QUIC: {error}"),
+    };
+    Failure::new(Exit::Failed, text)
+}
+
+/// The certificates in force, and the state of their files.
+pub(super) struct CertificateWatch {
+    renewals: Vec<Renewal>,
+    /// The state of the files when they were read.
+    read: Vec<Option<Stamp>>,
+    /// Their state at the last look.
+    seen: Vec<Option<Stamp>>,
+    /// The end of the certificate in force.
+    ends: Option<SystemTime>,
+    /// The time of the last line about this end.
+    warned: Option<Instant>,
+}
+
+impl CertificateWatch {
+    /// Reads the certificates of a configuration again if their files have changed and stay as they are
+    /// since the last look. On a fault the old ones stay in force.
+    pub(super) fn look(&mut self, config: &Config) {
+        let Some(files) = Files::of(config).filter(|_| !self.renewals.is_empty()) else { return };
+        let now = files.stamps();
+        let is_still = std::mem::replace(&mut self.seen, now.clone()) == now;
+        if is_still && self.read != now {
+            self.renew(config);
+        }
+        self.warn();
+    }
+
+    /// Reads the certificates of a configuration.
+    pub(super) fn renew(&mut self, config: &Config) {
+        let Some(files) = Files::of(config).filter(|_| !self.renewals.is_empty()) else { return };
+        self.read = files.stamps();
+        let renewed = read(config).and_then(|tls| {
+            let (ends, fingerprint) = (tls.identity.ends(), tls.identity.fingerprint());
+            for renewal in &self.renewals {
+                let renewed = renewal.renew(tls.clone());
+                renewed.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
+            }
+            Ok((ends, fingerprint))
+        });
+        match renewed {
+            Ok((ends, fingerprint)) => {
+                (self.ends, self.warned) = (ends, None);
+                tracing::info!(target: "frevo::server", %fingerprint, "QUIC: the certificate was read");
+            }
+            Err(failure) => tracing::error!(target: "frevo::server",
+                "QUIC: the old certificates stay in force: {failure}"),
+        }
+    }
+
+    /// Warns once a day of a certificate that ends soon.
+    fn warn(&mut self) {
+        let Some(ends) = self.ends else { return };
+        let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
+        let was_warned = self.warned.is_some_and(|warned| warned.elapsed() < WARN_AGAIN);
+        if left > WARN_BEFORE || was_warned {
+            return;
+        }
+        self.warned = Some(Instant::now());
+        let days = left.as_secs() / 86_400;
+        if left.is_zero() {
+            tracing::error!(target: "frevo::server",
+                "QUIC: the certificate has ended; clients refuse it until the file has a new one");
+        } else {
+            tracing::warn!(target: "frevo::server", days,
+                "QUIC: the certificate ends soon; renew it, the server reads the file by itself");
+        }
+    }
+}
