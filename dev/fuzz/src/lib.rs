@@ -6,6 +6,7 @@
 mod allocation;
 mod arena;
 mod auth;
+mod certificates;
 mod choices;
 mod cluster;
 mod codec;
@@ -42,6 +43,7 @@ mod transforms;
 mod witness;
 
 pub use auth::{acceptor, initiator};
+pub use certificates::certificates;
 pub use cluster::cluster_values;
 pub use codec::codec;
 pub use compressed_data::compressed_data;
