@@ -43,6 +43,7 @@ from .peers import (  # noqa: F401
     pair,
     pike,
     programs,
+    quic,
     rdma,
     recycle,
     rough,

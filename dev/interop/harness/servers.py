@@ -101,6 +101,8 @@ PROFILES = {
         [*OFFERED, *OLD, "-x", "--test-hooks", "-c", "anonymous = true", "-e"],
         ["-e", "-i", "{address};speed=10000000000,capability=RSS"],
     ),
+    # SMB over QUIC, beside TCP.
+    "quic": ([*OFFERED, *OLD, "-q", "4433", "-x", "--test-hooks", "-c", "anonymous = true"], []),
     "torture-signed": (["-x", "--encryption", "-x", "offered", *OLD], ["-g", "server signing = mandatory"]),
     "torture-nonotify": ([*OFFERED, *OLD], ["-g", "change notify = no"]),
     # Root may read and set system access control lists.

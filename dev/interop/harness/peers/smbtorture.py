@@ -189,10 +189,11 @@ def listing(ctx, suite):
     return LISTS[suite]
 
 
-def torture(ctx, what, seconds, prefix=()):
+def torture(ctx, what, seconds, prefix=(), more=(), at=None):
     """Runs a suite or a test; returns {name as smbtorture prints it: [result, seconds, reason]}.
 
-    With `prefix`, a command that runs another one in a realm, it logs on by Kerberos.
+    With `prefix`, a command that runs another one in a realm, it logs on by Kerberos. `more` are further arguments,
+    `at` another command of smbtorture and the name of the server for it.
     """
     server = ctx.server
     scratch = ctx.work / f"smbtorture-{what}"
@@ -219,17 +220,17 @@ def torture(ctx, what, seconds, prefix=()):
         share = "torture"
     command = [
         *prefix,
-        *program(server),
+        *(map(str, at[0]) if at else program(server)),
         f"--basedir={scratch}",
-        f"//{HOST if prefix else server.address}/{share}",
-        "-p",
-        str(server.port),
+        f"//{HOST if prefix else at[1] if at else server.address}/{share}",
+        *([] if at else ["-p", str(server.port)]),
         *([f"--realm={REALM}", "--use-kerberos=required"] if prefix else []),
         f"-U{server.user}%{server.password}",
         "--format=subunit",
         "--target=samba3",
         f"--extra-user={user2}%{server.password}",
         *[f"--option={o}" for o in options],
+        *more,
         what,
     ]
     child = subprocess.Popen(
