@@ -255,7 +255,7 @@ pub use metadata::posix::{PosixFileType, PosixMetadata};
 pub use metadata::{FileType, Metadata};
 #[cfg(feature = "object_store")]
 pub use object_store::SmbStore;
-pub use options::{Encryption, Options, Rdma, Referrals, Signing};
+pub use options::{Compression, Encryption, Options, Rdma, Referrals, Signing};
 pub use quic::{BadCertificate, Certificates, Fingerprint, Identity, Quic, QuicTrust};
 pub use session::shadow_copies::ShadowCopy;
 pub use session::shares::ShareInfo;

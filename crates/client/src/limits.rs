@@ -279,6 +279,14 @@ pub const NUMBER_WAIT: Duration = Duration::from_secs(5);
 pub const KRB5_CONF_BYTES: usize = 1 << 18;
 /// Most lines of a file of krb5.conf.
 pub const KRB5_CONF_LINES: usize = 1 << 13;
+/// Time for which data of files must have been under way before the rate of a link is known.
+pub const LINK_MEASURED_IN: Duration = Duration::from_millis(100);
+/// Bytes that must have been moved in that time.
+pub const LINK_BYTES_MIN: u64 = 256 << 10;
+/// Time for which a link that was found slow counts as slow, until it is measured again.
+pub const LINK_MEASURED_FOR: Duration = Duration::from_secs(30);
+/// Part of a core's rate of compression, as a divisor, below which a link is slow.
+pub const LINK_PART: u64 = 2;
 /// Most files of krb5.conf with those that they include.
 pub const KRB5_CONF_FILES: usize = 64;
 /// Most KDCs of a realm that are tried.

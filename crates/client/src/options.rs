@@ -47,6 +47,23 @@ pub enum Referrals {
     Never,
 }
 
+/// The data of files that is compressed on its way. Over SMB Direct none is.
+///
+/// Someone who sees the lengths of encrypted messages learns how well their data compresses. Where one
+/// file holds a secret beside text that others choose, that may tell the secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// None: compression is not negotiated.
+    #[default]
+    Off,
+    /// Data of shares whose server asks for it, and of all shares while the link is slower than a
+    /// processor core compresses.
+    Auto,
+    /// All data that becomes smaller.
+    On,
+}
+
 /// The use of SMB Direct: SMB over RDMA. Only a build with the feature `rdma` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -116,6 +133,8 @@ pub struct Options {
     pub quic_trust: QuicTrust,
     /// The certificate of this client, for servers that want one over QUIC. Default: none.
     pub quic_identity: Option<Identity>,
+    /// The data of reads and writes that is compressed, if the server does the same. Default: none.
+    pub compression: Compression,
     /// True asks the server to keep open files when the connection is lost. Default: true.
     pub durable: bool,
     /// True offers the POSIX extensions of SMB 3.1.1. Default: false.
@@ -176,6 +195,7 @@ impl Default for Options {
             quic: Quic::Off,
             quic_trust: QuicTrust::System,
             quic_identity: None,
+            compression: Compression::Off,
             durable: true,
             posix: false,
             transfer: limits::TRANSFER_MAX,
@@ -228,6 +248,7 @@ impl Options {
         quic: Quic,
         quic_trust: QuicTrust,
         quic_identity: Option<Identity>,
+        compression: Compression,
         durable: bool,
         posix: bool,
         transfer: u32,

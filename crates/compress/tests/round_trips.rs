@@ -57,7 +57,7 @@ fn round_trip(input: &[u8]) {
                 assert!((codec.expand)(&compressed, &mut other).is_err(), "{name}, {length}");
             }
         }
-        if codec.name != "LZ4" && written > 0 {
+        if written > 0 {
             let mut less = vec![0; written - 1];
             let fits = (codec.compress)(input, &mut less);
             assert_eq!(fits, None, "{}", codec.name);

@@ -68,9 +68,9 @@ pub use site::SiteSection;
 pub use snapshots::{KeptSnapshots, SnapshotSchedule, Snapshots};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
-    AccountListingChoice, AuditedOperation, CipherName, ConfinementChoice, DialectName,
-    DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice, LogFormat,
-    Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice,
+    AccountListingChoice, AuditedOperation, CipherName, CompressChoice, ConfinementChoice,
+    DialectName, DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice,
+    LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice,
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice,
     StreamsChoice,
 };

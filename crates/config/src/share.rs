@@ -16,7 +16,8 @@ use super::parsed;
 use super::recycle::{self, RecycleSection};
 use super::snapshots::{self, KeptSnapshots, Snapshots};
 use super::values::{
-    AuditedOperation, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size, StreamsChoice,
+    AuditedOperation, CompressChoice, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size,
+    StreamsChoice,
 };
 
 /// The part of a path, or the name of a share, that stands for the user.
@@ -39,6 +40,9 @@ pub struct ShareSection {
     /// Clients that do not encrypt are refused here.
     #[serde(default)]
     pub encrypt: bool,
+    /// The data of READs that is sent compressed.
+    #[serde(default)]
+    pub compress: Option<CompressChoice>,
     /// Opens of clients that ask for it outlive a restart of the server.
     #[serde(default)]
     pub continuous: bool,
@@ -298,6 +302,7 @@ impl ShareSection {
             comment: String::new(),
             read_only: false,
             encrypt: false,
+            compress: None,
             continuous: false,
             hidden: false,
             hide_unreadable: false,

@@ -147,6 +147,7 @@ pub(super) const EVERY_KEY: &str = r#"
         comment = "pictures"
         read_only = true
         encrypt = true
+        compress = "asked"
         hidden = true
         continuous = true
         hide_unreadable = true

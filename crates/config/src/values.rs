@@ -261,6 +261,18 @@ words! {
 }
 
 words! {
+    /// The data of READs that is sent compressed.
+    CompressChoice: "compress" {
+        /// None.
+        Off = "off",
+        /// The data of READs which ask for it.
+        Asked = "asked",
+        /// The data of READs which ask for it, and clients are told to ask.
+        All = "all",
+    }
+}
+
+words! {
     /// Where security descriptors of clients go.
     NtAclsChoice: "nt_acls" {
         /// Into an extended attribute, as Samba's acl_xattr does.

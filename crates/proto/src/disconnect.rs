@@ -38,6 +38,8 @@ pub enum Disconnect {
     /// A compressed message on a Connection that has negotiated no compression, MS-SMB2 3.2.5.1.1.2
     /// and 3.3.5.2.1.2.
     Compressed,
+    /// A compressed message that violates MS-SMB2 3.1.5.3, 3.3.5.2.1.2 or, on a client, 3.2.5.1.1.2.
+    Expansion(&'static str),
 }
 
 impl From<Malformed> for Disconnect {
@@ -63,6 +65,7 @@ impl fmt::Display for Disconnect {
             Self::Compressed => {
                 f.write_str("a compressed message, although compression was not negotiated")
             }
+            Self::Expansion(rule) => write!(f, "the compressed message was refused: {rule}"),
             Self::Sealed(rule) => write!(f, "the sealed message was refused: {rule}"),
         }
     }

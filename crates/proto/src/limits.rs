@@ -110,3 +110,10 @@ pub const CRYPTO_HELPED_BYTES_MIN: usize = 32 << 10;
 
 /// Time for one mebibyte from which an algorithm counts as slow.
 pub const CRYPTO_SLOW_FROM: Duration = Duration::from_micros(250);
+
+/// Length up to which data is not compressed, MS-SMB2 3.1.4.4.
+pub const COMPRESSED_BYTES_MIN: usize = 1024;
+
+/// Bytes that take as long as the beginning of a compressed payload, for which a decoder makes its
+/// tables.
+pub const EXPANDED_PAYLOAD_BYTES: usize = 32 << 10;

@@ -5,6 +5,7 @@ use frevo_crypto::{
 };
 pub use frevo_wire::command::negotiate::Dialect;
 
+use crate::protection::Compression;
 use crate::rdma_transform::RdmaTransforms;
 
 /// The result of NEGOTIATE, fixed for the life of the Connection.
@@ -26,6 +27,9 @@ pub struct Negotiated {
     pub max_write_size: u32,
     /// Connection.RDMATransformIds.
     pub rdma_transforms: RdmaTransforms,
+    /// Connection.CompressionIds and Connection.SupportsChainedCompression; None if nothing is
+    /// compressed.
+    pub compression: Option<Compression>,
 }
 
 impl Negotiated {
@@ -90,6 +94,7 @@ mod tests {
             max_read_size: 8 << 20,
             max_write_size: 4 << 20,
             rdma_transforms: RdmaTransforms::default(),
+            compression: None,
         }
     }
 

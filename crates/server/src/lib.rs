@@ -164,7 +164,9 @@ pub mod ambient {
 
 /// The options of a [`Share`] that are values of their own.
 pub mod share {
-    pub use crate::shares::share::{RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders};
+    pub use crate::shares::share::{
+        Compress, RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders,
+    };
 }
 
 #[doc(inline)]

@@ -178,7 +178,7 @@ fn open(frame: &mut [u8], logons: &[Rc<Logon>], answers: &mut Vec<Answer>) {
             let logon = logons.iter().find(|logon| logon.id == id)?;
             logon.keys.opening.as_ref().map(|key| -> &frevo_crypto::OpeningKey { key })
         };
-        let unsealed = unseal_frame(frame, Sender::Server, false, key);
+        let unsealed = unseal_frame(frame, Sender::Server, key);
         whole = unsealed.expect("a reply that opens").message;
     }
     for part in Compound::new(&frame[whole]) {

@@ -36,7 +36,7 @@ pub fn transforms(data: &[u8]) {
     }
     if kind % 2 == 0 {
         let key = |id| (id == SESSION).then_some(&*peer.opening);
-        let forged = unseal_frame(&mut data.to_vec(), Sender::Client, true, key);
+        let forged = unseal_frame(&mut data.to_vec(), Sender::Client, key);
         assert!(forged.is_err(), "a forgery");
         let opened = peer.open(data);
         assert!(opened.is_none_or(|(opened, _)| opened.sealed_for.is_none()), "a forgery");
@@ -122,7 +122,7 @@ impl Peer {
         verdict: Option<Verdict>,
     ) -> (Vec<u8>, Result<Opened, Disconnect>) {
         let key = |id| (id == SESSION).then_some(&self.opening);
-        let opened = open(&mut frame, verdict, Sender::Client, None, key);
+        let opened = open(&mut frame, verdict, Sender::Client, key);
         (frame, opened)
     }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_config::{AuditedOperation, RecycleSection, ShareSection, Who};
+use frevo_config::{AuditedOperation, CompressChoice, RecycleSection, ShareSection, Who};
 use frevo_server::Share;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::audit::Operations;
-use frevo_server::share::RecycleBin;
+use frevo_server::share::{Compress, RecycleBin};
 use frevo_server::share_access::AccessList;
 use frevo_store::Vfs;
 use frevo_wire::fscc::Pattern;
@@ -20,6 +20,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .comment(&section.comment)
         .read_only(section.read_only)
         .encrypt(section.encrypt)
+        .compress(compress(section.compress))
         .continuous(section.continuous)
         .clustered(section.cluster)
         .hidden(section.hidden)
@@ -46,6 +47,14 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         Some(false) => share,
         Some(true) => share.off_core(),
         None => share.off_core_while_waiting(),
+    }
+}
+
+const fn compress(choice: Option<CompressChoice>) -> Compress {
+    match choice {
+        None | Some(CompressChoice::Off) => Compress::Off,
+        Some(CompressChoice::Asked) => Compress::Asked,
+        Some(CompressChoice::All) => Compress::All,
     }
 }
 

@@ -107,6 +107,12 @@ pub(crate) struct Connection {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "quic_certificate")]
     pub(crate) quic_key: Option<PathBuf>,
 
+    /// Compress file data on its way: on, or auto while the link is slower than a
+    /// processor core compresses; lengths of encrypted messages then tell how well
+    /// the data compresses
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    pub(crate) compress: CompressUse,
+
     /// Copy many small files over up to N sessions, each with its own
     /// connection, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_connections)]
@@ -226,6 +232,17 @@ pub(crate) enum QuicUse {
     /// Use QUIC alone
     Required,
     /// Use QUIC for smb+quic:// alone
+    Off,
+}
+
+/// The data that is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressUse {
+    /// Compress on slow links, and where the server asks for it
+    Auto,
+    /// Compress all data that becomes smaller
+    On,
+    /// Compress nothing
     Off,
 }
 

@@ -5,16 +5,18 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    AppInstance, BadCertificate, Cause, Certificates, ChannelInfo, Cipher, Client, Credentials,
-    Dialect, Encryption, Identity, NtHash, Options, Quic, QuicTrust, Rdma, Referrals, Session,
-    Share, Signing, SigningAlgorithm, SmbUrl,
+    AppInstance, BadCertificate, Cause, Certificates, ChannelInfo, Cipher, Client, Compression,
+    Credentials, Dialect, Encryption, Identity, NtHash, Options, Quic, QuicTrust, Rdma, Referrals,
+    Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_config::DialectName;
 
 use futures_util::future::join_all;
 
 use super::ancestry::{BothEnds, RemoteEnd};
-use super::connection_options::{CipherName, Connection, DfsLinks, QuicUse, RdmaUse, SigningName};
+use super::connection_options::{
+    CipherName, CompressUse, Connection, DfsLinks, QuicUse, RdmaUse, SigningName,
+};
 use super::location::{Url, is_same_server, server_key};
 use super::{nodes, saved, spelling};
 use crate::console::tell;
@@ -336,6 +338,11 @@ impl Connection {
             })
             .quic_trust(self.quic_trust()?)
             .quic_identity(self.quic_identity()?)
+            .compression(match self.compress {
+                CompressUse::Auto => Compression::Auto,
+                CompressUse::On => Compression::On,
+                CompressUse::Off => Compression::Off,
+            })
             .posix(posix)
             .recover_for(Duration::from_secs(self.patience))
             .witness(!self.no_witness)

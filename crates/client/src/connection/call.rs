@@ -6,7 +6,7 @@ use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::protection::{
-    self, Framed, Outgoing, ProtectError, Protection, Signature, Signatures, Work,
+    self, Framed, Outgoing, ProtectError, Protection, Signature, Signatures, ToCompress, Work,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
@@ -71,6 +71,9 @@ pub(crate) struct Call<'a> {
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
     pub(crate) movable: Movable,
+    /// True if the data of a READ's answer, or of a WRITE, is to be compressed where the connection
+    /// does.
+    pub(crate) is_compressed: bool,
     /// The memory that is lent to the server until the answer.
     pub(crate) loan: Option<Loan>,
 }
@@ -115,6 +118,7 @@ impl<'a> Call<'a> {
             message,
             payload: Payload::None,
             movable: Movable::No,
+            is_compressed: false,
             loan: None,
         }
     }
@@ -122,6 +126,11 @@ impl<'a> Call<'a> {
     /// Lets the data move by RDMA where the connection has it.
     pub(crate) fn movable(self, movable: Movable) -> Self {
         Self { movable, ..self }
+    }
+
+    /// Has the data compressed where the connection does that.
+    pub(crate) fn compressed(self, is_compressed: bool) -> Self {
+        Self { is_compressed, ..self }
     }
 
     /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that
@@ -173,7 +182,12 @@ impl<'a> Guard<'a> {
     }
 
     /// Begins the protection of a frame, each message of which is signed if it is.
-    pub(super) fn begin(self, mut frame: Buf, session_id: u64) -> Result<OutgoingFrame<'a>, Gone> {
+    pub(super) fn begin(
+        self,
+        mut frame: Buf,
+        session_id: u64,
+        to_compress: Option<ToCompress>,
+    ) -> Result<OutgoingFrame<'a>, Gone> {
         let guard = match self {
             Self::None => protection::Guard::None,
             Self::Sealed(key) => protection::Guard::Sealed { key, session_id },
@@ -187,12 +201,12 @@ impl<'a> Guard<'a> {
             }
         };
         frame.grow_front(HEADROOM);
-        Outgoing::new(frame, guard, Sender::Client, None).map_err(|_| Gone)
+        Outgoing::new(frame, guard, Sender::Client, to_compress).map_err(|_| Gone)
     }
 
     /// Protects a short message and prepends its frame prefix.
     pub(super) fn protect(self, message: Buf, session_id: u64) -> Result<Buf, Gone> {
-        framed(self.begin(message, session_id)?.run())
+        framed(self.begin(message, session_id, None)?.run())
     }
 }
 

@@ -8,6 +8,7 @@ mod call;
 mod claim;
 mod credits;
 mod crypto_offload;
+mod expanding;
 mod liveness;
 mod loan;
 mod message;
@@ -42,9 +43,10 @@ use frevo_proto::frame::PREFIX_LEN;
 use frevo_proto::limits::BYTES_PER_CREDIT;
 use frevo_proto::preauth::ConnectionPreauth;
 use frevo_proto::protection::transform::HEADROOM;
-use frevo_proto::protection::{Pace, Protection, Site, Work};
+use frevo_proto::protection::{Pace, Protection, Site, ToCompress, Work};
 use frevo_proto::window::Taken;
 use frevo_wire::command::echo::Request as Echo;
+use frevo_wire::command::read::{self, ReadFlags};
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use parking_lot::{Mutex, RwLock};
@@ -82,6 +84,9 @@ pub(crate) struct Connection {
     opening: RwLock<Option<(u64, Arc<OpeningKey>)>>,
     sealing_pace: Pace,
     opening_pace: Pace,
+    expanding_pace: Pace,
+    /// True once an answer may be compressed.
+    asks_compressed: AtomicBool,
     gone: AtomicBool,
     end: Notify,
     why: OnceLock<Cause>,
@@ -129,6 +134,8 @@ impl Connection {
             opening: RwLock::new(None),
             sealing_pace: Pace::fast(),
             opening_pace: Pace::fast(),
+            expanding_pace: Pace::fast(),
+            asks_compressed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             end: Notify::new(),
             why: OnceLock::new(),
@@ -252,13 +259,13 @@ impl Connection {
         let keep = call.command == Command::SESSION_SETUP || call.command == Command::NEGOTIATE;
         let (is_unhurried, session_id) = (call.is_unhurried, call.session_id);
         let id = taken.message_id;
-        let (message, reply) = self.enter(call, taken)?;
+        let Entered { message, reply, to_compress } = self.enter(call, taken)?;
         let len = message.len();
-        let work = guard.begin(message, session_id)?;
+        let work = guard.begin(message, session_id, to_compress)?;
         let is_sealed = guard.protection() == Protection::Sealed;
-        let done = match is_sealed {
-            true => measured(&self.sealing_pace, len, || work.run()),
-            false => work.run(),
+        let done = match (is_sealed, to_compress) {
+            (true, None) => measured(&self.sealing_pace, len, || work.run()),
+            _ => work.run(),
         };
         let frame = framed(done)?;
         let kept = match frame.get(PREFIX_LEN..).filter(|_| keep && !is_sealed) {
@@ -284,18 +291,21 @@ impl Connection {
         key: &Arc<SealingKey>,
     ) -> Result<Sent, Gone> {
         let (id, session_id) = (taken.message_id, call.session_id);
-        let (message, reply) = self.enter(call, taken)?;
+        let Entered { message, reply, to_compress } = self.enter(call, taken)?;
         let len = message.len();
         // The nonce is taken on this thread, so that nonces keep their order whichever core seals
         // the message.
-        let Ok(work) = Guard::Sealed(key).begin(message, session_id).map(OutgoingFrame::shared)
-        else {
+        let begun = Guard::Sealed(key).begin(message, session_id, to_compress);
+        let Ok(work) = begun.map(OutgoingFrame::shared) else {
             self.close();
             return Err(Gone);
         };
         let connection = Arc::clone(self);
         hand_over(move || {
-            let done = measured(&connection.sealing_pace, len, || work.run());
+            let done = match to_compress {
+                None => measured(&connection.sealing_pace, len, || work.run()),
+                Some(_) => work.run(),
+            };
             if framed(done).and_then(|frame| connection.put(frame)).is_err() {
                 connection.close();
             }
@@ -320,7 +330,7 @@ impl Connection {
         // compound stay together.
         for (at, (call, taken)) in calls.into_iter().zip(all).enumerate() {
             let id = taken.message_id;
-            let (mut message, reply) = self.enter(call, taken)?;
+            let Entered { mut message, reply, .. } = self.enter(call, taken)?;
             if at != last {
                 message.resize(message.len().next_multiple_of(8), 0);
                 let next = u32::try_from(message.len()).map_err(|_| Gone)?;
@@ -331,7 +341,7 @@ impl Connection {
             chain.extend_from_slice(&message);
             sent.push(Sent { id, reply });
         }
-        Ok((framed(guard.begin(chain, session_id)?.run())?, sent))
+        Ok((framed(guard.begin(chain, session_id, None)?.run())?, sent))
     }
 
     /// Sends a frame. It may have been sent even if this fails.
@@ -409,17 +419,13 @@ impl Connection {
         let Ok(Some(taken)) = self.credits.try_take(1) else { return Err(Gone) };
         let call = Call::new(Command::ECHO, |w| Echo.encode(w));
         let id = taken.message_id;
-        let (message, reply) = self.enter(call, taken)?;
+        let Entered { message, reply, .. } = self.enter(call, taken)?;
         self.put(Guard::None.protect(message, 0)?)?;
         Sent { id, reply }.await.map(|_| ())
     }
 
     /// Gives a request its MessageId and its header, and registers the waiting caller.
-    fn enter(
-        &self,
-        call: Call<'_>,
-        taken: Taken,
-    ) -> Result<(Buf, oneshot::Receiver<Message>), Gone> {
+    fn enter(&self, call: Call<'_>, taken: Taken) -> Result<Entered, Gone> {
         self.carried.requests.fetch_add(1, Ordering::Relaxed);
         let header = Header {
             credit_charge: if self.agreed().terms.is_multi_credit { taken.charge } else { 0 },
@@ -436,6 +442,20 @@ impl Connection {
         let mut head = call.message;
         if let Some(place) = head.get_mut(..HEADER_LEN) {
             place.copy_from_slice(&header.to_bytes());
+        }
+        let compression = self.agreed().terms.compression.filter(|_| call.is_compressed);
+        let head_len = head.len();
+        let to_compress = compression
+            .filter(|_| call.command == Command::WRITE)
+            .map(|compression| ToCompress { compression, head: head_len });
+        if compression.is_some() {
+            // From here on answers may be compressed.
+            self.asks_compressed.store(true, Ordering::Release);
+            if call.command == Command::READ
+                && let Some(flags) = head.get_mut(read::FLAGS_AT)
+            {
+                *flags |= ReadFlags::REQUEST_COMPRESSED.0;
+            }
         }
         let message = match call.payload {
             Payload::Placed(mut buf) => {
@@ -454,7 +474,7 @@ impl Connection {
             }
         };
         let reply = self.waiters.enter(taken, call.waits, call.loan).ok_or(Gone)?;
-        Ok((message, reply))
+        Ok(Entered { message, reply, to_compress })
     }
 
     /// Returns a receiver that is told of the first interim response to request `id`, or of its
@@ -491,6 +511,13 @@ impl Connection {
             let _ = self.put(frame);
         }
     }
+}
+
+/// A request with its MessageId, whose caller waits.
+struct Entered {
+    message: Buf,
+    reply: oneshot::Receiver<Message>,
+    to_compress: Option<ToCompress>,
 }
 
 /// A request that was sent. Dropping it does not cancel the request.

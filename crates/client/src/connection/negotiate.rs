@@ -2,6 +2,7 @@
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::transport::Facts;
+use frevo_proto::protection::Compression;
 use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated};
 use frevo_wire::command::negotiate::{self, GlobalCapabilities, SecurityMode};
@@ -15,7 +16,7 @@ use super::{Call, Connection, Guard};
 use crate::Status;
 use crate::ambient::random;
 use crate::error::Cause;
-use crate::options::{Encryption, Options};
+use crate::options::{Compression as Wanted, Encryption, Options};
 
 /// The results of NEGOTIATE.
 #[derive(Debug, Clone)]
@@ -64,6 +65,7 @@ impl Agreed {
             max_read_size: 65_536,
             max_write_size: 65_536,
             rdma_transforms: RdmaTransforms { encryption: false, signing: false },
+            compression: None,
         },
         capabilities: GlobalCapabilities::EMPTY,
         server_guid: Guid([0; 16]),
@@ -106,6 +108,8 @@ struct TransportOffer {
     rdma_transforms: Option<RdmaTransforms>,
     /// SMB2_ACCEPT_TRANSPORT_LEVEL_SECURITY is offered.
     transport_security: bool,
+    /// Compression is offered.
+    compression: bool,
 }
 
 impl TransportOffer {
@@ -115,6 +119,8 @@ impl TransportOffer {
             rdma_transforms: facts.moves_data.then_some(RdmaTransforms::ALL),
             // MS-SMB2 3.2.4.2.2.2: only a transport that encrypts by itself has the context.
             transport_security: facts.is_secure && options.transport_security,
+            // As on Windows, nothing is compressed over RDMA.
+            compression: !facts.moves_data && options.compression != Wanted::Off,
         }
     }
 }
@@ -192,6 +198,9 @@ fn contexts<'a>(
     if !options.ciphers.is_empty() {
         contexts.push(NegotiateContext::Encryption(ciphers.collect()));
     }
+    if offer.compression {
+        contexts.push(Compression::ALL.context());
+    }
     if offer.transport_security {
         let flags = TransportCapabilityFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY;
         contexts.push(NegotiateContext::Transport(flags));
@@ -231,10 +240,12 @@ fn judge(
     }
     let common = response.capabilities & CAPABILITIES;
     let mut rdma_transforms = RdmaTransforms::default();
+    let mut compression = None;
     let (cipher, signing_algorithm) = if dialect == Dialect::SMB_3_1_1 {
         let contexts = &response.negotiate_contexts;
         let (cipher, signing) = algorithms(options, contexts)?;
         rdma_transforms = common_transforms(offer.rdma_transforms, contexts, cipher, signing)?;
+        compression = common_compression(offer.compression, contexts)?;
         (cipher, signing)
     } else {
         // MS-SMB2 3.2.5.2: in SMB 3.0 and 3.0.2 AES-128-CCM is the only cipher.
@@ -253,11 +264,7 @@ fn judge(
     }
     let is_multi_credit =
         dialect != Dialect::SMB_2_0_2 && common.contains(GlobalCapabilities::LARGE_MTU);
-    let size = |size: u32| match (size, is_multi_credit) {
-        (0..65_536, _) => Err(Cause::Protocol("its largest request is below 64 KiB")),
-        (size, true) => Ok(size),
-        (_, false) => Ok(65_536),
-    };
+    let size = |size| usable(size, is_multi_credit);
     Ok(Agreed {
         terms: Negotiated {
             dialect,
@@ -268,6 +275,7 @@ fn judge(
             max_read_size: size(response.max_read_size)?,
             max_write_size: size(response.max_write_size)?,
             rdma_transforms,
+            compression,
         },
         posix: options.posix
             && dialect == Dialect::SMB_3_1_1
@@ -280,6 +288,30 @@ fn judge(
         offered,
         hint: response.security_buffer.to_vec(),
     })
+}
+
+/// Returns the part of one of the server's sizes that is used.
+const fn usable(size: u32, is_multi_credit: bool) -> Result<u32, Cause> {
+    match (size, is_multi_credit) {
+        (0..65_536, _) => Err(Cause::Protocol("its largest request is below 64 KiB")),
+        (size, true) => Ok(size),
+        (_, false) => Ok(65_536),
+    }
+}
+
+/// Returns the algorithms of the server's answer, each of which must have been offered.
+fn common_compression(
+    is_offered: bool,
+    contexts: &[NegotiateContext<'_>],
+) -> Result<Option<Compression>, Cause> {
+    for context in contexts {
+        let NegotiateContext::Compression { flags, algorithms } = context else { continue };
+        if !is_offered {
+            return Err(Cause::Protocol("it chose compression, which was not offered"));
+        }
+        return Compression::answered(*flags, algorithms).map_err(Cause::Protocol);
+    }
+    Ok(None)
 }
 
 /// Returns true for the context of a server that leaves encryption to the transport. MS-SMB2 3.2.5.2:

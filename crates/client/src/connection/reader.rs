@@ -94,6 +94,17 @@ impl Connection {
         behind: Vec<Buf>,
         keys: Invalidated,
     ) -> Result<Begun, Cause> {
+        if Form::of(&frame) == Form::Compressed
+            && self.expanding_pace.site_on_own(frame.len()) == Site::Elsewhere
+        {
+            let (connection, key) = (Arc::clone(self), keys.first().copied().flatten());
+            hand_over(move || {
+                if let Err(why) = connection.on_frame(frame, None, key) {
+                    connection.fail(why);
+                }
+            });
+            return Ok(Begun::Elsewhere);
+        }
         let Form::Sealed(_) = Form::of(&frame) else {
             return self
                 .on_frame(frame, None, keys.first().copied().flatten())
@@ -148,10 +159,11 @@ impl Connection {
     /// Opens a frame, splits it, and hands its messages out.
     fn on_frame(
         &self,
-        mut frame: Buf,
+        frame: Buf,
         verdict: Option<Verdict>,
         invalidated: Option<u32>,
     ) -> Result<(), Cause> {
+        let Received { mut frame, verdict } = self.expanded(Received { frame, verdict })?;
         let opened = match (Form::of(&frame), verdict) {
             (Form::Sealed(_), None) => {
                 let len = frame.len();
@@ -192,7 +204,7 @@ impl Connection {
             let opening = self.opening.read().clone();
             opening.filter(|(of, _)| *of == id).map(|(_, key)| key)
         };
-        protection::open(frame, verdict, Sender::Server, None, key)
+        protection::open(frame, verdict, Sender::Server, key)
     }
 
     /// Fails unless the key that came with a frame is that of memory which was lent for a request

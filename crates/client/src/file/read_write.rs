@@ -78,14 +78,19 @@ impl File {
     /// Sends one READ and returns its data, empty at the end of the file.
     pub(crate) async fn read_chunk(&self, offset: u64, len: u32) -> Result<Buf> {
         let also = [Status::END_OF_FILE, Status::BUFFER_OVERFLOW];
+        let is_compressed = self.open.share.compresses();
+        let measured = if is_compressed { None } else { self.open.share.measured() };
         let mut message = self
             .open
             .ask(Replay::Idempotent, "read", &also, |id| {
                 let request = read::Request::new(id, offset, len);
                 let call = Call::new(Command::READ, |w| request.encode(w)).cost(len);
-                Ok(call.movable(Movable::Read(request)))
+                Ok(call.movable(Movable::Read(request)).compressed(is_compressed))
             })
             .await?;
+        if let Some(measured) = measured {
+            measured.end(message.bytes().len());
+        }
         if message.status() == Status::END_OF_FILE {
             return Ok(Buf::new());
         }
@@ -206,6 +211,8 @@ impl File {
     ) -> Result<u32> {
         let mut tries = 0;
         let rest = len - done;
+        let is_wanted = self.open.share.compresses();
+        let measured = if is_wanted { None } else { self.open.share.measured() };
         let call = |id: FileId| {
             tries += 1;
             let mut payload = Buf::with_headroom(PAYLOAD_HEADROOM, len as usize);
@@ -218,15 +225,20 @@ impl File {
                 tail.extend_from_slice(payload.get(done as usize..).unwrap_or_default());
                 payload = tail;
             }
+            let is_compressed = is_wanted && self.open.shrinks(&payload);
             let again = planted!(DoubleAppend) && tries > 1;
             let offset = if again { offset + u64::from(len) } else { offset };
             let request = write::Request::new(id, offset + u64::from(done), &[]);
             Ok(Call::new(Command::WRITE, |w| request.encode_fixed(rest, w))
                 .cost(rest)
                 .payload(Payload::Placed(payload))
-                .movable(Movable::Write(request)))
+                .movable(Movable::Write(request))
+                .compressed(is_compressed))
         };
         let message = self.open.ask(Replay::Idempotent, "write", &[], call).await?;
+        if let Some(measured) = measured {
+            measured.end(rest as usize);
+        }
         let response = write::Response::parse(message.bytes()).during("write", &self.open.url)?;
         Ok(response.count)
     }

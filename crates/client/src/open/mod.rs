@@ -15,8 +15,10 @@ pub(crate) mod kept;
 mod reconnect;
 mod resiliency;
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
+use frevo_proto::protection::Thrift;
 use frevo_wire::HeaderFlags;
 use frevo_wire::create_context::OnDiskId;
 use frevo_wire::dtyp::Guid;
@@ -97,6 +99,8 @@ pub(crate) struct Open {
     /// Held while the Open is reconnected.
     reconnecting: tokio::sync::Mutex<()>,
     pub(crate) sequences: Sequences,
+    /// [`Thrift`] of the data that WRITEs carry.
+    thrift: AtomicU16,
     /// It counts as an Open of the share.
     counted: Arc<()>,
 }
@@ -108,6 +112,15 @@ struct First {
 }
 
 impl Open {
+    /// Returns true if `data` of a WRITE is worth compressing.
+    pub(crate) fn shrinks(&self, data: &[u8]) -> bool {
+        // WRITEs side by side may forget each other's results, which changes speed alone.
+        let mut thrift = Thrift::from_bits(self.thrift.load(Ordering::Relaxed));
+        let is_worth = thrift.tries(data);
+        self.thrift.store(thrift.to_bits(), Ordering::Relaxed);
+        is_worth
+    }
+
     /// Opens `path`. It goes on when the caller gives up waiting, so that no handle is left
     /// behind on the server.
     pub(crate) async fn new(
@@ -213,6 +226,7 @@ impl Open {
             state: Mutex::new(state),
             reconnecting: tokio::sync::Mutex::new(()),
             sequences: Sequences::default(),
+            thrift: AtomicU16::new(0),
             counted,
         });
         open.lease.joined();

@@ -15,6 +15,8 @@ pub(crate) struct Bound {
     pub(crate) capabilities: ShareCapabilities,
     pub(crate) kind: ShareType,
     pub(crate) maximal_access: AccessMask,
+    /// TreeConnect.CompressData: the server wants data compressed.
+    pub(crate) compress: bool,
     /// It is part of a DFS namespace.
     pub(crate) is_dfs: bool,
 }

@@ -14,6 +14,7 @@ mod connected;
 mod connector;
 mod family;
 pub(crate) mod lease;
+pub(crate) mod link;
 mod logon;
 mod names;
 mod node;
@@ -66,6 +67,7 @@ use coming_back::ComingBack;
 use connected::ConnectedShares;
 use connector::Connector;
 use family::Family;
+use link::Link;
 use node::NodeLog;
 use offering::Offering;
 use previous::Previous;
@@ -180,6 +182,7 @@ impl Client {
             shares: Mutex::default(),
             nodes: NodeLog::default(),
             watcher: Watcher::default(),
+            link: Link::default(),
             coming_back: Mutex::default(),
             unreachable: watch::Sender::new(false),
             is_replaceable: AtomicBool::new(false),
@@ -242,6 +245,8 @@ pub(crate) struct Inner {
     nodes: NodeLog,
     /// The witness of the node in use.
     pub(crate) watcher: Watcher,
+    /// The measured rate of the way to the server.
+    pub(crate) link: Link,
     /// Its returns after the server has told of its end.
     coming_back: Mutex<ComingBack>,
     /// True after the session was lost and an attempt to recover it failed.

@@ -45,9 +45,11 @@ use crate::error::{Cause, Error, Result};
 use crate::metadata::Metadata;
 use crate::open::create::{Ask, WireName};
 use crate::open::kept::Kept;
+use crate::options::Compression;
 use crate::path::posix_path;
 use crate::refusals::Refusals;
 use crate::session::bound::Bound;
+use crate::session::link::Transfer;
 use crate::session::{Failure, Session};
 use crate::share::small_file_times::Dates;
 use crate::share::snapshot::Snapshot;
@@ -244,6 +246,26 @@ impl Share {
     /// Returns true if all requests for the share are encrypted.
     pub(crate) fn is_sealed(&self) -> bool {
         self.inner.bound.lock().is_some_and(|bound| bound.seal)
+    }
+
+    /// Returns true if the data of its files is to be compressed where a connection does that.
+    pub(crate) fn compresses(&self) -> bool {
+        match self.session().options().compression {
+            Compression::Off => false,
+            Compression::On => true,
+            // MS-SMB2 3.2.4.6 and 3.2.4.7: TreeConnect.CompressData
+            Compression::Auto => {
+                self.inner.bound.lock().is_some_and(|bound| bound.compress)
+                    || self.session().inner.link.is_slow()
+            }
+        }
+    }
+
+    /// Begins to measure the way to the server with data that moves as it is; None if nobody needs the
+    /// result.
+    pub(crate) fn measured(&self) -> Option<Transfer<'_>> {
+        let is_asked = self.session().options().compression == Compression::Auto;
+        is_asked.then(|| self.session().inner.link.begin())
     }
 
     /// Sends the requests that were held back to leave with the next one.

@@ -117,6 +117,8 @@ impl Share {
             capabilities: response.capabilities,
             kind: response.share_type,
             maximal_access: response.maximal_access,
+            compress: live.terms.compression.is_some()
+                && response.share_flags.contains(ShareFlags::COMPRESS_DATA),
             is_dfs: response.share_type == ShareType::DISK
                 && (response.capabilities.contains(ShareCapabilities::DFS)
                     || response.share_flags.intersects(ShareFlags::DFS | ShareFlags::DFS_ROOT)),

@@ -63,12 +63,17 @@ pub struct Asked<'a> {
 /// The server's reaction to a message.
 pub type Change = Box<dyn FnOnce(&mut Vec<u8>) + Send>;
 
+/// A frame in the place of another one.
+pub type Squeeze = Box<dyn FnOnce(&[u8]) -> Vec<u8> + Send>;
+
 /// The answer to a message.
 pub enum Act {
     /// The answer of a good server.
     Honest,
     /// The same, changed before it is protected; header and all.
     Changed(Change),
+    /// The honest answer as it is sent, without its prefix, as the frame that this makes of it.
+    Squeezed(Squeeze),
     /// The honest answer neither signed nor sealed.
     Bare,
     /// The honest answer signed, where it should be sealed.
@@ -205,6 +210,7 @@ impl Evil {
             max_read_size: 1 << 20,
             max_write_size: 1 << 20,
             rdma_transforms: RdmaTransforms::default(),
+            compression: None,
         };
         let config = Arc::new(AcceptorConfig::standalone("evil"));
         let mut peer = Peer {
@@ -231,7 +237,7 @@ impl Peer {
             let Ok(Some(mut frame)) = reader.next(&stream).await else { return Ok(()) };
             if is_sealed(&frame) {
                 let opening = self.keys.as_ref().and_then(|keys| keys.opening.clone());
-                let found = unseal_frame(&mut frame, Sender::Client, false, |_| opening);
+                let found = unseal_frame(&mut frame, Sender::Client, |_| opening);
                 let Ok(found) = found else { return Ok(()) };
                 frame.truncate(found.message.end);
                 frame.advance(found.message.start);
@@ -266,6 +272,7 @@ impl Peer {
                 change(&mut honest);
                 self.protected(honest)
             }
+            Act::Squeezed(squeeze) => framed(&squeeze(&self.protected(honest)[4..])),
             Act::Bare => framed(&honest),
             Act::Signed => self.signed(honest),
             Act::Refused(status) => {

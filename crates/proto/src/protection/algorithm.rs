@@ -1,19 +1,27 @@
 //! The algorithms that protect messages.
 
+use core::time::Duration;
+
 use frevo_crypto::{Cipher, SigningAlgorithm};
 
-/// The algorithm that a message is signed or sealed with.
+use super::Codec;
+
+/// The algorithm that takes the time of the work on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// Of a signature.
     Signing(SigningAlgorithm),
     /// Of a seal.
     Sealing(Cipher),
+    /// Of compression, with the signature or the seal of what is compressed.
+    Compressing(Codec),
+    /// Of expansion, with the check of a signature.
+    Expanding(Codec),
 }
 
 impl Algorithm {
     /// Count of algorithms.
-    pub const COUNT: usize = 7;
+    pub const COUNT: usize = 15;
 
     /// Returns the position of the algorithm in a table of all.
     pub const fn number(self) -> usize {
@@ -25,6 +33,14 @@ impl Algorithm {
             Self::Sealing(Cipher::Aes128Gcm) => 4,
             Self::Sealing(Cipher::Aes256Ccm) => 5,
             Self::Sealing(Cipher::Aes256Gcm) => 6,
+            Self::Compressing(Codec::Lznt1) => 7,
+            Self::Compressing(Codec::Lz77) => 8,
+            Self::Compressing(Codec::Huffman) => 9,
+            Self::Compressing(Codec::Lz4) => 10,
+            Self::Expanding(Codec::Lznt1) => 11,
+            Self::Expanding(Codec::Lz77) => 12,
+            Self::Expanding(Codec::Huffman) => 13,
+            Self::Expanding(Codec::Lz4) => 14,
         }
     }
 
@@ -33,6 +49,17 @@ impl Algorithm {
         match self {
             Self::Signing(algorithm) => !matches!(algorithm, SigningAlgorithm::AesGmac),
             Self::Sealing(cipher) => matches!(cipher, Cipher::Aes128Ccm | Cipher::Aes256Ccm),
+            Self::Compressing(_) | Self::Expanding(_) => true,
+        }
+    }
+
+    /// Returns the time for a mebibyte that counts until it is measured.
+    pub(super) const fn supposed(self) -> Duration {
+        match self {
+            Self::Compressing(_) => Duration::from_millis(4),
+            Self::Expanding(_) => Duration::from_millis(2),
+            _ if self.is_chain() => Duration::from_millis(1),
+            _ => Duration::ZERO,
         }
     }
 }
@@ -47,10 +74,12 @@ mod tests {
         let signing =
             [0, 1, 2].map(|id| Algorithm::Signing(SigningAlgorithm::from_id(id).unwrap()));
         let sealing = [1, 2, 3, 4].map(|id| Algorithm::Sealing(Cipher::from_id(id).unwrap()));
-        let all = signing.iter().chain(&sealing);
+        let compressing = Codec::ALL.map(Algorithm::Compressing);
+        let expanding = Codec::ALL.map(Algorithm::Expanding);
+        let all = signing.iter().chain(&sealing).chain(&compressing).chain(&expanding);
         let mut numbers: Vec<usize> = all.clone().map(|algorithm| algorithm.number()).collect();
         numbers.sort_unstable();
         assert_eq!(numbers, (0..Algorithm::COUNT).collect::<Vec<_>>());
-        assert_eq!(all.filter(|algorithm| algorithm.is_chain()).count(), 4);
+        assert_eq!(all.filter(|algorithm| algorithm.is_chain()).count(), 12);
     }
 }

@@ -27,7 +27,8 @@ where
     S: AsRef<SigningKey>,
     E: AsRef<SealingKey>,
 {
-    /// True if the frame is better protected in a [`Batch`]. A signed one is a single message.
+    /// True if the frame is better protected in a [`Batch`]. A signed one is a single message. Those that
+    /// are compressed go alone.
     pub fn gains_by_batches(&self) -> bool {
         let gains = match &self.step {
             Step::None => false,
@@ -39,7 +40,7 @@ where
             },
             Step::Seal(key, _) => key.as_ref().gains_by_batches(),
         };
-        gains && is_batched(self.bytes())
+        gains && self.compression.is_none() && is_batched(self.bytes())
     }
 }
 

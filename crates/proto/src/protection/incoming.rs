@@ -1,4 +1,5 @@
-//! Received frames: unseal -> [decompress] -> verify, MS-SMB2 3.1.5.1, 3.2.5.1.1 and 3.3.5.2.1.
+//! Received frames: unseal -> [expand] -> verify, MS-SMB2 3.1.5.1, 3.2.5.1.1 and 3.3.5.2.1. `expanding`
+//! has the step in brackets.
 //!
 //! A frame may be checked before its turn: together with others, or by another thread. The result,
 //! a [`Verdict`], is looked at in the frame's turn, after all that is checked before it.
@@ -14,7 +15,7 @@ use frevo_wire::header::PROTOCOL_ID;
 use frevo_wire::transform::TRANSFORM_PROTOCOL_ID;
 use smallvec::SmallVec;
 
-use super::{Algorithm, Compression, Work, signature, transform};
+use super::{Algorithm, Work, signature, transform};
 use crate::Disconnect;
 use crate::limits::VERIFIED_AHEAD;
 
@@ -250,9 +251,9 @@ pub struct Opened {
     pub sealed_for: Option<u64>,
 }
 
-/// Opens a frame in its turn: unseals it, unless the `verdict` says that it was decrypted before, and
-/// decompresses it. All rules of MS-SMB2 3.3.5.2.1 (a request, from the client) and 3.2.5.1.1 (an
-/// answer) are checked.
+/// Opens a frame in its turn: unseals it, unless the `verdict` says that it was decrypted before. All
+/// rules of MS-SMB2 3.3.5.2.1 (a request, from the client) and 3.2.5.1.1 (an answer) are checked. A
+/// frame that is compressed here still comes over a connection that has negotiated no compression.
 ///
 /// `key_of` returns the key for messages of the peer in a session; None for an unknown session on
 /// this Connection, or one without keys (guest, anonymous, still being set up).
@@ -260,50 +261,22 @@ pub fn open<O: AsRef<OpeningKey>>(
     frame: &mut [u8],
     verdict: Option<Verdict>,
     from: Sender,
-    compression: Option<Compression>,
     key_of: impl FnOnce(u64) -> Option<O>,
 ) -> Result<Opened, Disconnect> {
-    let opened = match Form::of(frame) {
-        Form::Message | Form::Unknown => {
-            return Ok(Opened { message: 0..frame.len(), sealed_for: None });
-        }
-        Form::Compressed => Opened { message: 0..frame.len(), sealed_for: None },
+    match Form::of(frame) {
+        Form::Message | Form::Unknown => Ok(Opened { message: 0..frame.len(), sealed_for: None }),
+        Form::Compressed => Err(Disconnect::Compressed),
         Form::Sealed(_) => {
-            let may_be_compressed = compression.is_some();
             let unsealed = match verdict.and_then(|verdict| verdict.seal()) {
-                Some(is_right) => {
-                    transform::conclude_frame(frame, is_right, from, may_be_compressed)?
-                }
+                Some(is_right) => transform::conclude_frame(frame, is_right, from)?,
                 None => {
                     let key = |session_id| key_of(session_id).map(ByRef);
-                    transform::unseal_frame(frame, from, may_be_compressed, key)?
+                    transform::unseal_frame(frame, from, key)?
                 }
             };
-            let opened =
-                Opened { message: unsealed.message, sealed_for: Some(unsealed.session_id) };
-            if !unsealed.is_compressed {
-                return Ok(opened);
-            }
-            opened
+            Ok(Opened { message: unsealed.message, sealed_for: Some(unsealed.session_id) })
         }
-    };
-    decompressed(frame, opened, from, compression)
-}
-
-/// Decompresses a message, and checks it like one that was not compressed.
-fn decompressed(
-    frame: &mut [u8],
-    opened: Opened,
-    from: Sender,
-    compression: Option<Compression>,
-) -> Result<Opened, Disconnect> {
-    let compression = compression.ok_or(Disconnect::Compressed)?;
-    let message = compression.decompress(frame, opened.message)?;
-    if let Some(session_id) = opened.sealed_for {
-        let whole = frame.get(message.clone()).unwrap_or_default();
-        transform::check_unsealed(whole, session_id, from)?;
     }
-    Ok(Opened { message, ..opened })
 }
 
 /// A key, however it is held.

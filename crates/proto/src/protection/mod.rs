@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! message -> sign -> [compress] -> seal -> frame       Outgoing, Batch, signed_at_once
-//! frame -> unseal -> [decompress] -> verify -> message  Incoming, open
+//! frame -> unseal -> [expand] -> verify -> message     Incoming, Expanding, open
 //! ```
 //!
 //! A message is signed or sealed, never both (MS-SMB2 3.2.4.1.1, 3.3.4.1.1). A signature covers the
@@ -19,7 +19,10 @@
 
 mod algorithm;
 mod batch;
+mod codec;
+mod compressing;
 mod compression;
+mod expanding;
 mod incoming;
 mod outgoing;
 mod pace;
@@ -31,7 +34,10 @@ mod work;
 
 pub use algorithm::Algorithm;
 pub use batch::{Batch, is_batched};
+pub use codec::Codec;
+pub use compressing::{Thrift, ToCompress};
 pub use compression::Compression;
+pub use expanding::{Expandable, Expanding};
 pub use incoming::{Check, Form, Incoming, Opened, Proof, Received, Verdict, open};
 pub use outgoing::{Framed, Guard, Outgoing, ProtectError, Signature, Signatures, signed_at_once};
 pub use pace::{Pace, Site};

@@ -9,7 +9,7 @@ use frevo_wire::transform::TRANSFORM_HEADER_LEN;
 use smallvec::{SmallVec, smallvec};
 
 use super::transform::{HEADROOM, SealError, Sealing};
-use super::{Algorithm, Compression, Protection, Work, signature};
+use super::{Algorithm, Protection, ToCompress, Work, signature};
 use crate::frame::{FrameLength, PREFIX_LEN};
 
 /// A message that is to be signed.
@@ -103,7 +103,7 @@ pub struct Outgoing<B, S = Arc<SigningKey>, E = Arc<SealingKey>> {
     pub(super) buffer: B,
     pub(super) sender: Sender,
     pub(super) step: Step<S, E>,
-    pub(super) compression: Option<Compression>,
+    pub(super) compression: Option<ToCompress>,
 }
 
 /// The step that takes long.
@@ -130,7 +130,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> O
         buffer: B,
         guard: Guard<S, E>,
         sender: Sender,
-        compression: Option<Compression>,
+        compression: Option<ToCompress>,
     ) -> Result<Self, ProtectError> {
         let step = match guard {
             Guard::None => Step::None,
@@ -173,7 +173,7 @@ pub fn signed_at_once<B, S>(
     mut buffer: B,
     messages: impl IntoIterator<Item = Signature<S>>,
     sender: Sender,
-    compression: Option<Compression>,
+    compression: Option<ToCompress>,
 ) -> Result<Framed<B>, ProtectError>
 where
     B: AsRef<[u8]> + AsMut<[u8]>,
@@ -230,6 +230,10 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     }
 
     fn algorithm(&self) -> Option<Algorithm> {
+        // Compression takes longer than either.
+        if let Some(algorithm) = self.compression.and_then(ToCompress::algorithm) {
+            return Some(algorithm);
+        }
         match &self.step {
             Step::None => None,
             // All messages of a connection have one signing algorithm, so the first key names it.
@@ -257,8 +261,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     }
 }
 
-/// Compresses the message behind the headroom, if the connection does; returns its place.
-fn compressed(buffer: &mut [u8], compression: Option<Compression>) -> Range<usize> {
+/// Compresses the message behind the headroom, if it is to be; returns its place.
+fn compressed(buffer: &mut [u8], compression: Option<ToCompress>) -> Range<usize> {
     let message = HEADROOM..buffer.len();
     match compression {
         None => message,

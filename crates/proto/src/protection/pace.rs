@@ -15,9 +15,6 @@ use crate::limits::{
 /// Bytes of a mebibyte.
 const MEBIBYTE: u64 = 1 << 20;
 
-/// Nanoseconds for a mebibyte of a chain, until it is measured.
-const CHAIN_NANOSECONDS: u64 = 1_000_000;
-
 /// The thread where a message is signed, verified, sealed or unsealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Site {
@@ -56,7 +53,7 @@ impl Pace {
     /// Returns the time for `bytes` with `algorithm`.
     pub fn time_of(&self, algorithm: Algorithm, bytes: usize) -> Duration {
         let nanoseconds = match self.nanoseconds.load(Ordering::Relaxed) {
-            0 if algorithm.is_chain() => CHAIN_NANOSECONDS,
+            0 => u64::try_from(algorithm.supposed().as_nanos()).unwrap_or(u64::MAX),
             measured => measured,
         };
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

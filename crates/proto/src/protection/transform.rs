@@ -164,9 +164,6 @@ pub struct Unsealed {
     pub message: Range<usize>,
     /// Request.TransformSessionId.
     pub session_id: u64,
-    /// True if the message is compressed: it must be decompressed and then checked with
-    /// [`check_unsealed`], which for an uncompressed one has been done.
-    pub is_compressed: bool,
 }
 
 /// True if a frame (without its prefix) begins like a sealed one.
@@ -178,19 +175,18 @@ pub fn is_sealed(frame: &[u8]) -> bool {
 /// request, from the client) or 3.2.5.1.1.1 (a response).
 ///
 /// `key_of` returns the key for messages of the peer in a session; None for an unknown session on
-/// this Connection, or one without keys (guest, anonymous, still being set up). `may_be_compressed`
-/// is true if compression was negotiated.
+/// this Connection, or one without keys (guest, anonymous, still being set up). A frame with a
+/// compressed message is to be decrypted by [`decrypt_frame`], and expanded before it is concluded.
 pub fn unseal_frame<K: Deref<Target = OpeningKey>>(
     frame: &mut [u8],
     from: Sender,
-    may_be_compressed: bool,
     key_of: impl FnOnce(u64) -> Option<K>,
 ) -> Result<Unsealed, Disconnect> {
     let (header, covered, message) = parts(frame)?;
     let key = key_of(header.session_id)
         .ok_or(Disconnect::Sealed("its session has ended or has no keys"))?;
     let opened = key.open(&header.nonce, covered, message, &header.signature);
-    conclude(&header, message, opened.is_ok(), from, may_be_compressed)
+    conclude(&header, message, opened.is_ok(), from)
 }
 
 /// Decrypts a frame in place, as [`unseal_frame`] does. Returns whether its tag is right, which
@@ -229,10 +225,9 @@ pub fn conclude_frame(
     frame: &mut [u8],
     is_right: bool,
     from: Sender,
-    may_be_compressed: bool,
 ) -> Result<Unsealed, Disconnect> {
     let (header, _, message) = parts(frame)?;
-    conclude(&header, message, is_right, from, may_be_compressed)
+    conclude(&header, message, is_right, from)
 }
 
 /// Checks the form of a sealed frame and splits it into its header, the bytes that its tag covers
@@ -260,25 +255,16 @@ fn conclude(
     message: &[u8],
     is_right: bool,
     from: Sender,
-    may_be_compressed: bool,
 ) -> Result<Unsealed, Disconnect> {
     if !is_right {
         return Err(Disconnect::Sealed("its signature is wrong"));
     }
-    let is_compressed = message.starts_with(&COMPRESSION_PROTOCOL_ID);
-    if is_compressed {
-        if !may_be_compressed {
-            return Err(Disconnect::Sealed("it is compressed, which was not negotiated"));
-        }
-    } else {
-        check_unsealed(message, header.session_id, from)?;
+    if message.starts_with(&COMPRESSION_PROTOCOL_ID) {
+        return Err(Disconnect::Sealed("it is compressed, which was not negotiated"));
     }
+    check_unsealed(message, header.session_id, from)?;
     let end = TRANSFORM_HEADER_LEN.saturating_add(message.len());
-    Ok(Unsealed {
-        message: TRANSFORM_HEADER_LEN..end,
-        session_id: header.session_id,
-        is_compressed,
-    })
+    Ok(Unsealed { message: TRANSFORM_HEADER_LEN..end, session_id: header.session_id })
 }
 
 /// Checks a message that was sealed, after decompression: every element begins at a valid offset

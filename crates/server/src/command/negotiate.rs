@@ -3,6 +3,7 @@
 use frevo_auth::Acceptor;
 use frevo_crypto::{Cipher, SigningAlgorithm};
 use frevo_net::buffer::Buf;
+use frevo_proto::protection::Compression;
 use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::codec::Writer;
@@ -45,7 +46,11 @@ pub(crate) fn handle(rq: &Request<'_>, connection: &Connection, out: &mut Respon
     // The server's RDMA counts for TCP connections as well, because a client uses the terms of its
     // first connection for all its connections to this server.
     let has_rdma = rq.connection.moves_data() || rq.server().listens_for_rdma();
-    let transport = Capable { rdma: has_rdma, security: is_secure(rq.connection) };
+    let transport = Capable {
+        rdma: has_rdma,
+        security: is_secure(rq.connection),
+        compression: rq.server().shares().compress && !rq.connection.moves_data(),
+    };
     let chosen = Chosen::from(settings, transport, dialect, &request)
         .inspect_err(|status| tell_refused(rq, *status))?;
     let negotiated = settle(rq.connection, dialect, &request, &chosen);
@@ -68,6 +73,8 @@ struct Capable {
     /// IsTransportCapabilitiesSupported, DisableEncryptionOverSecureTransport, and a transport that
     /// encrypts by itself.
     security: bool,
+    /// IsCompressionSupported. As on Windows, nothing is compressed over RDMA.
+    compression: bool,
 }
 
 /// True if the server leaves encryption to the transport of this connection. Over another transport
@@ -137,6 +144,10 @@ struct Chosen {
     /// The answer to SMB2_TRANSPORT_CAPABILITIES, if it was processed.
     transport: Option<TransportCapabilityFlags>,
     posix: bool,
+    /// The algorithms in common, if the client compresses.
+    compression: Option<Compression>,
+    /// The context of the answer, if compression was processed.
+    compression_context: Option<NegotiateContext<'static>>,
 }
 
 impl Chosen {
@@ -146,6 +157,8 @@ impl Chosen {
         rdma_transforms: None,
         transport: None,
         posix: false,
+        compression: None,
+        compression_context: None,
     };
 
     fn from(
@@ -200,6 +213,9 @@ impl Chosen {
                     }
                     transform_ids = Some(ids);
                 }
+                NegotiateContext::Compression { .. } if transport.compression => {
+                    chosen.compress(context)?;
+                }
                 // Unknown contexts, and those of features that this server does not have, are
                 // ignored.
                 _ => {}
@@ -209,6 +225,18 @@ impl Chosen {
         chosen.rdma_transforms = transform_ids
             .map(|ids| RdmaTransforms::common(ids, chosen.encryption.flatten(), signing));
         Ok(chosen)
+    }
+
+    /// Chooses the algorithms in common with `context`, if that is of compression.
+    fn compress(&mut self, context: &NegotiateContext<'_>) -> Result<(), Status> {
+        let NegotiateContext::Compression { flags, algorithms } = context else { return Ok(()) };
+        if algorithms.is_empty() {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        self.compression = Compression::common(*flags, algorithms);
+        let none = || Compression::none(*flags);
+        self.compression_context = Some(self.compression.map_or_else(none, |all| all.context()));
+        Ok(())
     }
 
     /// The contexts of our response, in the order of their numbers.
@@ -221,6 +249,7 @@ impl Chosen {
             let id = cipher.map_or(context::Cipher::NONE, |c| context::Cipher(c.id()));
             contexts.push(NegotiateContext::Encryption(vec![id]));
         }
+        contexts.extend(self.compression_context.clone());
         if let Some(flags) = self.transport {
             contexts.push(NegotiateContext::Transport(flags));
         }
@@ -315,6 +344,7 @@ fn settle(
             max_read_size: max_io,
             max_write_size: max_io,
             rdma_transforms: chosen.rdma_transforms.unwrap_or_default(),
+            compression: chosen.compression,
         },
         client_guid: request.client_guid,
         client_dialects: request.dialects.clone(),

@@ -16,9 +16,9 @@ use crate::command::response::{Payload, RemoteData, Response};
 use crate::ipc;
 use crate::objects::data::{self, Payer};
 use crate::objects::ledger::Built;
-use crate::objects::open::{FileOpen, OpenTarget};
+use crate::objects::open::{FileOpen, Open, OpenTarget};
 use crate::objects::refusal::Outcome;
-use crate::shares::share::MAX_OFFSET;
+use crate::shares::share::{Compress, MAX_OFFSET};
 
 /// From this many bytes on, data that needs neither signature nor seal goes
 /// from the file to the socket without entering this process.
@@ -75,7 +75,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         out.set_remote_data(RemoteData { bytes, buffers, transform });
         return Ok(Status::SUCCESS);
     }
-    let payload = match direct(rq, file, &request)? {
+    let may_compress = may_be_compressed(rq, open, &request);
+    let direct = if may_compress { None } else { direct(rq, file, &request)? };
+    let payload = match direct {
         Some(payload) => payload,
         None => Payload::Buf(read(rq, file, &request, caching, out).await?),
     };
@@ -83,6 +85,19 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if (count == 0 && request.length != 0) || count < request.minimum_count {
         return Err(Status::END_OF_FILE.into());
     }
+    write_head(rq, count, out);
+    if let Payload::Buf(data) = &payload
+        && may_compress
+        && open.shrinks(data)
+    {
+        out.compress_payload();
+    }
+    out.set_payload(payload);
+    Ok(Status::SUCCESS)
+}
+
+/// Writes what stands before `count` bytes of data.
+fn write_head(rq: &Request<'_>, count: u32, out: &mut Response) {
     let mut head = read::response_head(count, 0, ReadResponseFlags::EMPTY);
     if hooked!(rq.connection, pads_reads) {
         let [_, _, offset, ..] = &mut head;
@@ -92,8 +107,15 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     } else {
         out.bytes_mut().extend(head);
     }
-    out.set_payload(payload);
-    Ok(Status::SUCCESS)
+}
+
+/// MS-SMB2 3.3.5.12: Request.CompressReply. A compound, which may have names in its answers, is not
+/// compressed, nor is a share that does not want it.
+fn may_be_compressed(rq: &Request<'_>, open: &Open, request: &read::Request<'_>) -> bool {
+    request.flags.contains(ReadFlags::REQUEST_COMPRESSED)
+        && rq.alone
+        && rq.connection.compression().is_some()
+        && open.tree().share.compress != Compress::Off
 }
 
 /// Reads into memory, which `out` charges to the account until it is sent.

@@ -67,6 +67,8 @@ pub(crate) struct Response {
     binding: Option<Arc<Session>>,
     operation: Option<OperationId>,
     is_unsigned: bool,
+    /// The payload is to be compressed.
+    is_compressed: bool,
     /// Boxed: each request of a connection has room for this.
     remote_data: Option<Box<RemoteData>>,
     invalidates: Option<u32>,
@@ -113,6 +115,7 @@ impl Response {
     pub(crate) fn clear_body(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
+        self.is_compressed = false;
         self.remote_data = None;
         self.built = None;
     }
@@ -155,6 +158,16 @@ impl Response {
     /// Sets the data that follows the body.
     pub(crate) fn set_payload(&mut self, payload: Payload) {
         self.payload = Some(payload);
+    }
+
+    /// Has the payload compressed on its way, if nothing but this response is in its frame.
+    pub(crate) const fn compress_payload(&mut self) {
+        self.is_compressed = true;
+    }
+
+    /// True if the payload is to be compressed.
+    pub(crate) const fn is_compressed(&self) -> bool {
+        self.is_compressed
     }
 
     /// True for a reply with so much in memory that protecting and sending it takes long.

@@ -25,7 +25,7 @@ use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::share::{Share, Target, Use};
+use crate::shares::share::{Compress, Share, Target, Use};
 
 /// The blocking pool for a request to a share that opens a folder for the user: a file system that
 /// does not answer would hold the core.
@@ -271,6 +271,10 @@ fn share_flags(rq: &Request<'_>, share: &Share) -> ShareFlags {
     let by_transport = rq.connection.accepts_transport_security();
     if share.encrypt && rq.connection.is_smb3() && !by_transport {
         flags |= ShareFlags::ENCRYPT_DATA;
+    }
+    // MS-SMB2 3.3.5.7: Share.CompressData
+    if share.compress == Compress::All && rq.connection.compression().is_some() {
+        flags |= ShareFlags::COMPRESS_DATA;
     }
     if share.hide_unreadable {
         flags |= ShareFlags::ACCESS_BASED_DIRECTORY_ENUM;

@@ -9,8 +9,8 @@ use frevo_net::buffer::budget::Fullness;
 use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
-use frevo_proto::protection::Protection;
 use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
+use frevo_proto::protection::{Protection, ToCompress};
 use frevo_wire::codec::Writer;
 use frevo_wire::error_response::ErrorId;
 use frevo_wire::header::HEADER_LEN;
@@ -57,6 +57,8 @@ pub(super) struct Assembly {
     bytes: Vec<u8>,
     parts: SmallVec<[Part; 4]>,
     payload: Option<Payload>,
+    /// The payload is to be compressed if it is the only one.
+    is_compressed: bool,
     /// The client's key that the first response invalidates.
     invalidates: Option<u32>,
     /// The channel whose key sealed the request, and seals all replies to it.
@@ -76,6 +78,7 @@ impl Assembly {
             bytes: Vec::new(),
             parts: SmallVec::new(),
             payload: None,
+            is_compressed: false,
             invalidates: None,
             seal: sealed.clone(),
             request_seal: sealed,
@@ -160,12 +163,7 @@ impl Assembly {
         if related {
             header.flags |= HeaderFlags::RELATED_OPERATIONS;
         }
-        if let Some(tree_id) = out.tree_id() {
-            header.route = Route::Sync { process_id: process_id(request), tree_id };
-        }
-        if let Some(session_id) = out.session_id() {
-            header.session_id = session_id;
-        }
+        name_made(&mut header, request, &out);
         let counted = channel.clone();
         let rule = self.rule(connection, request, status, channel.as_ref(), &out);
         let seal = match rule.is_sealed() {
@@ -190,6 +188,7 @@ impl Assembly {
         if row.is_hashed {
             self.hashed = Some((request.command, header.session_id, status));
         }
+        self.is_compressed = self.parts.is_empty() && out.is_compressed();
         let (mut body, payload) = out.into_parts();
         if let Some(room) = body.first_chunk_mut() {
             *room = header.to_bytes();
@@ -275,10 +274,13 @@ impl Assembly {
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
         let invalidates = self.invalidates;
-        let Self { bytes, parts, payload, seal, hashed, .. } = self;
+        let Self { bytes, parts, payload, seal, hashed, is_compressed, .. } = self;
         if parts.is_empty() {
             return;
         }
+        let head = bytes.len();
+        let compression = connection.info.compression().filter(|_| is_compressed);
+        let to_compress = compression.map(|compression| ToCompress { compression, head });
         let (frame, tail) = match payload {
             Some(Payload::Buf(mut buf)) => {
                 buf.push_front(&bytes);
@@ -302,7 +304,7 @@ impl Assembly {
             None => ReplyGuard::Signed(&parts),
             Some(channel) => ReplyGuard::Sealed(channel),
         };
-        let protected = connection.protect(frame, guard, is_whole, finish);
+        let protected = connection.protect(frame, to_compress, guard, is_whole, finish);
         let Some(frame) = protected else { return };
         if let Some((command, session_id, status)) = hashed {
             hash_response(connection, command, session_id, status, &frame);
@@ -341,6 +343,16 @@ const fn process_id(header: &Header) -> u32 {
     match header.route {
         Route::Sync { process_id, .. } => process_id,
         Route::Async { .. } => 0,
+    }
+}
+
+/// Puts the session or the tree connect that was made into a response's header.
+fn name_made(header: &mut Header, request: &Header, out: &Response) {
+    if let Some(tree_id) = out.tree_id() {
+        header.route = Route::Sync { process_id: process_id(request), tree_id };
+    }
+    if let Some(session_id) = out.session_id() {
+        header.session_id = session_id;
     }
 }
 

@@ -6,11 +6,12 @@ use std::task::{Context, Poll, ready};
 
 use frevo_net::buffer::Buf;
 use frevo_net::send_queue::OutFrame;
+use frevo_proto::protection::ToCompress;
 
 use super::Connection;
 use crate::command;
 use crate::objects::refusal::Doom;
-use crate::protection::{Company, Keyring, ReplyGuard, Taken, protect_here};
+use crate::protection::{Company, Keyring, Reply, ReplyGuard, Taken, protect_here};
 
 impl Connection {
     /// The keys that its messages are checked with.
@@ -19,6 +20,7 @@ impl Connection {
             info: &self.info,
             channels: &self.members.channels,
             is_authenticated: self.members.is_authenticated(),
+            tabs: &self.tabs,
             rule_of: |command| command::row(command).map(|row| row.signing),
         }
     }
@@ -30,7 +32,7 @@ impl Connection {
     }
 
     /// Returns true if a frame that has come begins now; else it has joined the row of those that are
-    /// checked before.
+    /// checked or expanded before.
     pub(super) fn begins_now(&self, frame: &mut Buf) -> bool {
         self.incoming.arrivals.begins_now(&self.keyring(), self.company(), frame)
     }
@@ -47,7 +49,7 @@ impl Connection {
 
     /// Protects a short frame now.
     pub(super) fn protect_now(&self, frame: Buf, guard: ReplyGuard<'_>) -> Result<Buf, Doom> {
-        protect_here(&self.info.server, frame, guard)
+        protect_here(&self.info.server, frame.into(), guard)
     }
 
     /// Protects a reply and returns it; None if it is protected later or elsewhere, or the connection
@@ -56,15 +58,17 @@ impl Connection {
     pub(super) fn protect(
         &self,
         frame: Buf,
+        to_compress: Option<ToCompress>,
         guard: ReplyGuard<'_>,
         is_whole: bool,
         finish: impl FnOnce(Buf) -> OutFrame + 'static,
     ) -> Option<Buf> {
         let server = &self.info.server;
         let taken = if is_whole {
-            self.outgoing.replies.protect(server, self.company(), frame, guard, finish)
+            let reply = Reply { frame, to_compress };
+            self.outgoing.replies.protect(server, self.company(), reply, guard, finish)
         } else {
-            protect_here(server, frame, guard).map(Taken::Protected)
+            protect_here(server, frame.into(), guard).map(Taken::Protected)
         };
         match taken {
             Ok(Taken::Protected(frame)) => return Some(frame),

@@ -88,7 +88,7 @@ impl Connection {
         let algorithm = || verdict.is_none().then(|| Algorithm::Sealing(key.cipher()));
         let threads = self.info.server.crypto_threads();
         let opened = threads.measured(frame.len(), algorithm, || {
-            protection::open(&mut frame, verdict, Sender::Client, None, |_| Some(key))
+            protection::open(&mut frame, verdict, Sender::Client, |_| Some(key))
         })?;
         frame.truncate(opened.message.end);
         frame.advance(opened.message.start);

@@ -36,7 +36,7 @@ use crate::command::request::Request;
 use crate::objects::server::ServerState;
 use crate::objects::session::Identity;
 use crate::objects::settings::AccountListing;
-use crate::shares::share::{Share, Target};
+use crate::shares::share::{Compress, Share, Target};
 
 /// The version that file servers give where nothing depends on it: Windows 7.
 const VERSION: (u32, u32) = (6, 1);
@@ -182,6 +182,9 @@ impl fmt::Debug for Caller<'_> {
 /// SHI1005_FLAGS_DFS and SHI1005_FLAGS_DFS_ROOT, MS-SRVS 2.2.4.29.
 const SHI1005_FLAGS_DFS_BOTH: u32 = 0x0000_0003;
 
+/// SHI1005_FLAGS_COMPRESS_DATA, MS-SRVS 2.2.4.29.
+const SHI1005_FLAGS_COMPRESS_DATA: u32 = 0x0010_0000;
+
 /// Returns the facts of a share, without its name. Only a caller that manages the server gets
 /// limits and access lists, which its tools send back with a change.
 fn share_info(share: &Share, manages: bool) -> ShareInfo {
@@ -198,10 +201,17 @@ fn share_info(share: &Share, manages: bool) -> ShareInfo {
         },
         remark: share.comment.clone(),
         // MS-SRVS 2.2.4.29 and MS-SMB2 3.3.4.16: both bits of DFS for Share.IsDfs.
-        flags: if share.namespace.is_some() { SHI1005_FLAGS_DFS_BOTH } else { 0 },
+        flags: flags_of(share),
         path: share.host_path.as_deref().filter(|_| manages).map(windows_path).unwrap_or_default(),
         ..ShareInfo::default()
     }
+}
+
+fn flags_of(share: &Share) -> u32 {
+    let dfs = if share.namespace.is_some() { SHI1005_FLAGS_DFS_BOTH } else { 0 };
+    // MS-SMB2 3.3.4.16: Share.CompressData
+    let compresses = share.compress == Compress::All;
+    dfs | if compresses { SHI1005_FLAGS_COMPRESS_DATA } else { 0 }
 }
 
 /// A path of the host as Windows' tools show and send it: `/srv/x` as `C:\srv\x`.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_net::transport::Transport;
+use frevo_proto::protection::Compression;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::Status;
 use frevo_wire::command::negotiate::{GlobalCapabilities as Capabilities, SecurityMode};
@@ -159,6 +160,11 @@ impl ConnectionInfo {
     /// Connection.Dialect; SMB 2.0.2 before NEGOTIATE.
     pub(crate) fn dialect(&self) -> Dialect {
         self.negotiated.get().map_or(Dialect::SMB_2_0_2, |n| n.terms.dialect)
+    }
+
+    /// Connection.CompressionIds; None if nothing is compressed.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.negotiated.get().and_then(|n| n.terms.compression)
     }
 
     /// True for a dialect of the 3.x family.

@@ -7,11 +7,12 @@ mod vanishing;
 use std::fmt;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_net::file_io::{self, Caching};
 use frevo_proto::lock_sequence::LockSequences;
+use frevo_proto::protection::Thrift;
 use frevo_proto::replay::ChannelSequence;
 use frevo_store::order::model::step;
 use frevo_store::order::{Ordered, rank};
@@ -72,6 +73,8 @@ pub struct Open {
     promise: Mutex<Option<Charge>>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
+    /// [`Thrift`] of the data that READs return.
+    thrift: AtomicU16,
 }
 
 /// The survival of an Open, with the table of Opens that survive.
@@ -182,7 +185,17 @@ impl Open {
             charge: OnceLock::new(),
             promise: Mutex::default(),
             under_way: Arc::default(),
+            thrift: AtomicU16::new(0),
         }
+    }
+
+    /// True if `data` that a READ returns is worth compressing.
+    pub(crate) fn shrinks(&self, data: &[u8]) -> bool {
+        // READs that run side by side may forget each other's results, which changes speed alone.
+        let mut thrift = Thrift::from_bits(self.thrift.load(Ordering::Relaxed));
+        let is_worth = thrift.tries(data);
+        self.thrift.store(thrift.to_bits(), Ordering::Relaxed);
+        is_worth
     }
 
     /// It is kept at the cost of a holder.

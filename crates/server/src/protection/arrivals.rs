@@ -1,4 +1,4 @@
-//! Large requests that are verified or unsealed before their turn: together, or by other threads.
+//! Requests that are verified, unsealed or expanded before their turn: together, or by other threads.
 //!
 //! AES-CMAC and AES-CCM are faster for several messages at once. The results for requests that have
 //! come together are computed when the first of them begins, and used when each begins in its turn:
@@ -17,11 +17,12 @@ use frevo_crypto::Sender;
 use frevo_net::buffer::Buf;
 use frevo_proto::limits::{CHECKED_TOGETHER, CRYPTO_GAINS_BYTES_MIN, TOGETHER_BYTES_MIN};
 use frevo_proto::protection::receive_policy::SignatureRule;
-use frevo_proto::protection::{Check, Form, Incoming, Proof, Received, Work};
+use frevo_proto::protection::{Check, Compression, Form, Incoming, Proof, Received, Work};
 use frevo_wire::{Command, Header, HeaderFlags};
 
 use super::checked::{Checked, CheckedAhead, LinedUp};
 use super::circumstances::{Company, Keyring};
+use super::expanding::{self, Looked};
 use super::replies::LOST;
 use super::row::{Row, Sizes};
 use super::signing::check_of;
@@ -40,8 +41,8 @@ struct FrameCheck {
 pub(crate) struct Arrivals {
     /// The results for frames whose turn has not come.
     ahead: CheckedAhead,
-    /// Frames in their order, whose first is being checked elsewhere.
-    lined_up: RefCell<Row<LinedUp>>,
+    /// Frames in their order, whose first is being checked or expanded elsewhere.
+    lined_up: RefCell<Row<Result<LinedUp, Doom>>>,
 }
 
 impl Arrivals {
@@ -87,10 +88,43 @@ impl Arrivals {
         }));
     }
 
-    /// Returns true if a frame that has come begins now. If it is better checked elsewhere, or others
-    /// wait before it, it is taken and joins the row.
+    /// Returns true if a frame that has come begins now, expanded if it was compressed. If it is better
+    /// checked or expanded elsewhere, or others wait before it, it is taken and joins the row.
     pub(crate) fn begins_now(&self, keys: &Keyring<'_>, company: Company, frame: &mut Buf) -> bool {
-        self.line_up(keys, company, std::mem::take(frame)).map(|kept| *frame = kept).is_some()
+        let taken = std::mem::take(frame);
+        let kept = match keys.info.compression() {
+            None => self.line_up(keys, company, taken),
+            Some(compression) => self.expand(keys, company, compression, taken),
+        };
+        kept.map(|kept| *frame = kept).is_some()
+    }
+
+    /// Returns the frame if it begins now, on a connection with `compression`.
+    fn expand(
+        &self,
+        keys: &Keyring<'_>,
+        company: Company,
+        compression: Compression,
+        frame: Buf,
+    ) -> Option<Buf> {
+        let sizes = Sizes { memory: frame.capacity(), wire: 0 };
+        match expanding::look(keys, company, compression, frame) {
+            Looked::Ready(LinedUp { frame, checked: None, .. }) => {
+                return self.line_up(keys, company, frame);
+            }
+            Looked::Ready(ready) => {
+                let mut row = self.lined_up.borrow_mut();
+                if row.is_empty() {
+                    self.ahead.extend([ready.checked]);
+                    return Some(ready.frame);
+                }
+                let sizes = Sizes { memory: ready.frame.capacity(), wire: 0 };
+                row.push(Ok(ready), sizes);
+            }
+            Looked::Working(work) => self.lined_up.borrow_mut().push_work(work, sizes),
+            Looked::Refused(why) => self.lined_up.borrow_mut().push(Err(why), sizes),
+        }
+        None
     }
 
     /// Returns the frame if it begins now.
@@ -113,12 +147,13 @@ impl Arrivals {
             if is_first {
                 return Some(frame);
             }
-            self.lined_up.borrow_mut().push((frame, None), sizes);
+            self.lined_up.borrow_mut().push(Ok(frame.into()), sizes);
             return None;
         };
         let work = Incoming::new([frame], check, Sender::Client);
         let lined_up = move |Received { frame, verdict }: Received<Buf>| {
-            (frame, verdict.map(|verdict| Checked { channel, verdict }))
+            let checked = verdict.map(|verdict| Checked { channel, verdict });
+            Ok(LinedUp { frame, checked, built: None })
         };
         if site == CryptoSite::CoreAtOnce {
             let done = threads.run_here(work).pop();
@@ -155,9 +190,12 @@ impl Arrivals {
     /// Takes the frame whose turn has come; then its result is used next.
     ///
     /// # Errors
-    /// The work on it was lost: the connection ends.
+    /// The work on it was lost, or it is refused: the connection ends.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Buf, Doom>> {
-        let (frame, checked) = ready!(self.lined_up.borrow_mut().poll_next(cx)).ok_or(LOST)?;
+        let next = ready!(self.lined_up.borrow_mut().poll_next(cx)).ok_or(LOST)?;
+        let LinedUp { frame, checked, built } = next?;
+        // From here on it counts as a frame of its connection.
+        drop(built);
         self.ahead.extend(checked.map(Some));
         Poll::Ready(Ok(frame))
     }

@@ -10,6 +10,7 @@ use frevo_proto::protection::Verdict;
 
 use crate::base::limits::COMPOUND_ELEMENTS;
 use crate::objects::channel::Channel;
+use crate::objects::ledger::Built;
 
 /// The result for one frame.
 pub(crate) struct Checked {
@@ -18,8 +19,21 @@ pub(crate) struct Checked {
     pub(crate) verdict: Verdict,
 }
 
-/// A received frame in its place, with its result if it was checked.
-pub(crate) type LinedUp = (Buf, Option<Checked>);
+/// A received frame in its place.
+pub(super) struct LinedUp {
+    pub(super) frame: Buf,
+    /// Its result if it was checked.
+    pub(super) checked: Option<Checked>,
+    /// The charge of the memory that it was expanded into, until it counts as a frame of its connection.
+    pub(super) built: Option<Built>,
+}
+
+impl From<Buf> for LinedUp {
+    /// A frame that was neither checked nor expanded.
+    fn from(frame: Buf) -> Self {
+        Self { frame, checked: None, built: None }
+    }
+}
 
 // Each message of a frame needs a place in the table of signature verdicts.
 const _: () = assert!(COMPOUND_ELEMENTS <= VERIFIED_AHEAD);

@@ -8,6 +8,7 @@ use frevo_wire::Command;
 
 use crate::objects::channel::{Channel, Channels};
 use crate::objects::connection_info::ConnectionInfo;
+use crate::objects::ledger::Tabs;
 
 /// The keys that messages of a connection are checked with.
 pub(crate) struct Keyring<'a> {
@@ -15,6 +16,8 @@ pub(crate) struct Keyring<'a> {
     pub(crate) channels: &'a Channels,
     /// True once a session has authenticated on the connection.
     pub(crate) is_authenticated: bool,
+    /// The account that is charged for its memory.
+    pub(crate) tabs: &'a Tabs,
     /// The rule for the signatures of a command's requests; none for what is no command.
     pub(crate) rule_of: fn(Command) -> Option<SignatureRule>,
 }

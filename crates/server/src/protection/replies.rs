@@ -1,4 +1,4 @@
-//! Replies on their way to the send queue: protected here, together or by other threads.
+//! Replies on their way to the send queue: compressed and protected here, together or by other threads.
 //!
 //! Where several requests have come at once, their large replies wait for each other, if the
 //! algorithm is faster for several ([`Batch`]), and only while the requests that have come are begun.
@@ -16,7 +16,9 @@ use frevo_net::send_queue::{OutFrame, SendLimits, SendQueue};
 use frevo_proto::frame::PREFIX_LEN;
 use frevo_proto::limits::{CRYPTO_ELSEWHERE_BYTES_MIN, TOGETHER_BYTES_MIN};
 use frevo_proto::protection::transform::HEADROOM;
-use frevo_proto::protection::{Batch, Framed, Outgoing, ProtectError, Work, signed_at_once};
+use frevo_proto::protection::{
+    Batch, Framed, Outgoing, ProtectError, ToCompress, Work, signed_at_once,
+};
 
 use super::circumstances::Company;
 use super::row::{Row, Sizes};
@@ -55,12 +57,31 @@ pub(crate) enum Taken {
     Elsewhere,
 }
 
-/// Begins the protection of a frame behind its headroom.
-fn begin(
-    frame: Buf,
-    guard: KeyedGuard<'_>,
-) -> Result<Outgoing<Buf, &Arc<SigningKey>, &Arc<SealingKey>>, Doom> {
-    Outgoing::new(frame, guard, Sender::Server, None).map_err(doom)
+/// A reply before it is protected.
+pub(crate) struct Reply {
+    /// The message or the compound.
+    pub(crate) frame: Buf,
+    /// The data that is compressed; None if nothing is.
+    pub(crate) to_compress: Option<ToCompress>,
+}
+
+impl From<Buf> for Reply {
+    /// A reply that is not compressed.
+    fn from(frame: Buf) -> Self {
+        Self { frame, to_compress: None }
+    }
+}
+
+impl Reply {
+    /// Begins its protection.
+    fn begin(
+        self,
+        guard: KeyedGuard<'_>,
+    ) -> Result<Outgoing<Buf, &Arc<SigningKey>, &Arc<SealingKey>>, Doom> {
+        let Self { mut frame, to_compress } = self;
+        frame.grow_front(HEADROOM);
+        Outgoing::new(frame, guard, Sender::Server, to_compress).map_err(doom)
+    }
 }
 
 /// Takes the frame out of its buffer, without its prefix, which the queue writes.
@@ -95,17 +116,18 @@ fn is_short(server: &ServerState, bytes: usize) -> bool {
 /// The connection has to end.
 pub(crate) fn protect_here(
     server: &ServerState,
-    mut frame: Buf,
+    reply: Reply,
     guard: ReplyGuard<'_>,
 ) -> Result<Buf, Doom> {
-    let bytes = frame.len();
-    frame.grow_front(HEADROOM);
+    let bytes = reply.frame.len();
     let framed = match guard {
         ReplyGuard::None | ReplyGuard::Signed(_) if is_short(server, bytes) => {
             let parts = if let ReplyGuard::Signed(parts) = guard { parts } else { &[] };
-            signed_at_once(frame, signatures(parts, bytes), Sender::Server, None)
+            let Reply { mut frame, to_compress } = reply;
+            frame.grow_front(HEADROOM);
+            signed_at_once(frame, signatures(parts, bytes), Sender::Server, to_compress)
         }
-        guard => server.crypto_threads().run_here(begin(frame, guard.keyed(bytes)?)?),
+        guard => server.crypto_threads().run_here(reply.begin(guard.keyed(bytes)?)?),
     };
     framed.map(unprefixed).map_err(doom)
 }
@@ -170,16 +192,15 @@ impl Replies {
         &self,
         server: &ServerState,
         company: Company,
-        mut frame: Buf,
+        reply: Reply,
         guard: ReplyGuard<'_>,
         finish: impl FnOnce(Buf) -> OutFrame + 'static,
     ) -> Result<Taken, Doom> {
-        let bytes = frame.len();
+        let bytes = reply.frame.len();
         if is_short(server, bytes) {
-            return protect_here(server, frame, guard).map(Taken::Protected);
+            return protect_here(server, reply, guard).map(Taken::Protected);
         }
-        frame.grow_front(HEADROOM);
-        let reply = begin(frame, guard.keyed(bytes)?)?;
+        let reply = reply.begin(guard.keyed(bytes)?)?;
         if self.is_gathering.get() && reply.gains_by_batches() {
             self.protect_later(reply.shared())?;
             return Ok(Taken::Gathered);

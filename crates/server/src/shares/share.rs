@@ -58,6 +58,20 @@ pub enum RunAs {
     One(Arc<Credentials>),
 }
 
+/// The data of READs that a share sends compressed, MS-SMB2 3.1.4.4. Compressed data shows to whoever
+/// counts encrypted bytes how much of it repeats; see docs/configuration.md.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// None. Without a share that compresses, no connection negotiates compression.
+    #[default]
+    Off,
+    /// The data of READs which ask for it.
+    Asked,
+    /// The data of READs which ask for it, and clients are told that they should always ask, and compress
+    /// what they write (Share.CompressData).
+    All,
+}
+
 impl RunAs {
     /// True if both stand for the same user of the host.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
@@ -93,6 +107,8 @@ pub struct Share {
     pub(crate) read_only: bool,
     /// Share.EncryptData: this share demands encryption.
     pub(crate) encrypt: bool,
+    /// The data of READs that is sent compressed.
+    pub(crate) compress: Compress,
     /// Share.IsCA: Opens can be persistent.
     pub(crate) continuous: bool,
     /// Left out of listings.
@@ -242,6 +258,7 @@ impl Share {
             target,
             read_only: false,
             encrypt: false,
+            compress: Compress::Off,
             continuous: false,
             hidden: false,
             hide_unreadable: false,
@@ -469,6 +486,8 @@ pub struct Shares {
     pub needs_host_users: bool,
     /// The namespaces whose roots are shares: IsDfsCapable of MS-SMB2 3.3.1.5 with any.
     pub(crate) namespaces: Namespaces,
+    /// IsCompressionSupported: some share compresses.
+    pub(crate) compress: bool,
 }
 
 impl Shares {
@@ -495,7 +514,8 @@ impl Shares {
         for published in published {
             namespaces.insert(published.namespace());
         }
-        Self { by_name, rules_of_none, needs_host_users, namespaces }
+        let compress = by_name.values().any(|share| share.compress != Compress::Off);
+        Self { by_name, rules_of_none, needs_host_users, namespaces, compress }
     }
 
     /// Returns the names of domains in the rules of all shares, in lower case.

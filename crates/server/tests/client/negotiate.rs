@@ -1,6 +1,7 @@
 //! NEGOTIATE from the client's side.
 
 use frevo_crypto::{Cipher, SigningAlgorithm};
+use frevo_proto::protection::Compression;
 use frevo_proto::rdma_transform::RdmaTransforms;
 use frevo_proto::{Dialect, Negotiated as Terms};
 use frevo_wire::Command;
@@ -34,6 +35,10 @@ pub struct Offer {
     pub rdma_transforms: Vec<u16>,
     /// Flags of SMB2_TRANSPORT_CAPABILITIES, if it is sent.
     pub transport: Option<u32>,
+    /// CompressionAlgorithms, if there are any.
+    pub compression: Vec<u16>,
+    /// SMB2_COMPRESSION_CAPABILITIES_FLAG_CHAINED
+    pub chained: bool,
 }
 
 impl Default for Offer {
@@ -47,6 +52,8 @@ impl Default for Offer {
             posix: false,
             rdma_transforms: Vec::new(),
             transport: None,
+            compression: Vec::new(),
+            chained: false,
         }
     }
 }
@@ -66,6 +73,13 @@ impl Offer {
             if !self.ciphers.is_empty() {
                 let ciphers = self.ciphers.iter().map(|id| context::Cipher(*id)).collect();
                 contexts.push(NegotiateContext::Encryption(ciphers));
+            }
+            if !self.compression.is_empty() {
+                let ids = self.compression.iter().map(|id| context::CompressionAlgorithm(*id));
+                contexts.push(NegotiateContext::Compression {
+                    flags: context::CompressionCapabilityFlags(u32::from(self.chained)),
+                    algorithms: ids.collect(),
+                });
             }
             if let Some(flags) = self.transport {
                 let flags = context::TransportCapabilityFlags(flags);
@@ -128,6 +142,7 @@ impl Peer {
             common.contains(GlobalCapabilities::ENCRYPTION).then_some(Cipher::Aes128Ccm);
         let mut signing = Terms::default_signing_algorithm(dialect);
         let mut transform_ids = &Vec::new();
+        let mut compression = None;
         for found in &response.negotiate_contexts {
             match found {
                 NegotiateContext::Encryption(ids) => cipher = Cipher::from_id(ids[0].0),
@@ -135,6 +150,9 @@ impl Peer {
                     signing = SigningAlgorithm::from_id(ids[0].0).unwrap();
                 }
                 NegotiateContext::RdmaTransform(ids) => transform_ids = ids,
+                NegotiateContext::Compression { flags, algorithms } => {
+                    compression = Compression::common(*flags, algorithms);
+                }
                 _ => {}
             }
         }
@@ -152,6 +170,7 @@ impl Peer {
             max_read_size: response.max_read_size,
             max_write_size: response.max_write_size,
             rdma_transforms: transforms,
+            compression,
         });
         self.server_capabilities = response.capabilities;
         self.server_guid = response.server_guid;

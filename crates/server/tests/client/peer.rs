@@ -8,6 +8,7 @@ use frevo_crypto::Sender;
 use frevo_net::transport::Stream;
 use frevo_proto::Negotiated as Terms;
 use frevo_proto::preauth::ConnectionPreauth;
+use frevo_proto::protection::{Expanding, Received, Work, transform};
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::compound::Compound;
 use frevo_wire::dtyp::Guid;
@@ -43,6 +44,8 @@ pub struct Peer {
     pub asks: u16,
     /// True when the connection must not end inside a frame.
     pub is_strict: bool,
+    /// Bytes of the last frame, if it was compressed.
+    pub last_compressed: Option<usize>,
 }
 
 impl Peer {
@@ -62,6 +65,7 @@ impl Peer {
             logons: Vec::new(),
             asks: 256,
             is_strict: true,
+            last_compressed: None,
         }
     }
 
@@ -164,20 +168,24 @@ impl Peer {
 
     /// Unseals, splits and verifies.
     pub fn open(&mut self, mut frame: Vec<u8>) -> Vec<Reply> {
-        let sealed = frevo_proto::protection::transform::is_sealed(&frame);
+        let sealed = transform::is_sealed(&frame);
         if sealed {
             let id = TransformHeader::parse(&frame).unwrap().session_id;
             let logon = self.logon(id).expect("sealed for a session of ours");
             let open =
                 |_| logon.keys.opening.as_ref().map(|key| -> &frevo_crypto::OpeningKey { key });
-            let unsealed = frevo_proto::protection::transform::unseal_frame(
-                &mut frame,
-                Sender::Server,
-                false,
-                open,
-            )
-            .expect("a reply that opens");
-            frame = frame[unsealed.message].to_vec();
+            let unsealed = match self.terms.and_then(|terms| terms.compression) {
+                None => transform::unseal_frame(&mut frame, Sender::Server, open),
+                Some(_) => {
+                    let key = open(id).expect("the session can open");
+                    assert_eq!(transform::decrypt_frame(&mut frame, key), Some(true));
+                    self.expand(&mut frame);
+                    transform::conclude_frame(&mut frame, true, Sender::Server)
+                }
+            };
+            frame = frame[unsealed.expect("a reply that opens").message].to_vec();
+        } else {
+            self.expand(&mut frame);
         }
         let mut replies = Vec::new();
         for part in Compound::new(&frame) {
@@ -216,6 +224,19 @@ impl Peer {
             replies.push(Reply { header, message: message.to_vec(), sealed });
         }
         replies
+    }
+
+    /// Expands a frame that is compressed.
+    fn expand(&mut self, frame: &mut Vec<u8>) {
+        let Some(terms) = self.terms else { return };
+        let Some(compression) = terms.compression else { return };
+        let found = compression.look(frame, terms.max_payload()).expect("it may be expanded");
+        self.last_compressed = found.map(|_| frame.len());
+        let Some(found) = found else { return };
+        let received = Received { frame: std::mem::take(frame), verdict: None };
+        let room = vec![0; found.frame_len()];
+        let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Server);
+        *frame = work.run().expect("it expands").frame;
     }
 
     pub fn logon(&self, id: u64) -> Option<Rc<Logon>> {

@@ -9,6 +9,7 @@ mod admission;
 mod batches;
 mod caps;
 mod compounds;
+mod compression;
 mod credits;
 mod elsewhere;
 mod empty;

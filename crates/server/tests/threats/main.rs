@@ -10,6 +10,7 @@ mod client;
 mod again;
 mod authentication;
 mod compounds;
+mod compression;
 mod contexts;
 mod documented;
 mod frames;

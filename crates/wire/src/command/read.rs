@@ -58,6 +58,8 @@ bit_set! {
     }
 }
 
+/// Position of Flags in the request, from the header on.
+pub const FLAGS_AT: usize = 67;
 /// Where the variable part of the request starts.
 const REQUEST_FIXED: usize = 112;
 /// Offset of the data in the response, as this crate writes it.

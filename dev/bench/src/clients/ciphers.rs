@@ -124,7 +124,7 @@ fn seal_and_open(cipher: Cipher, sealing: &SealingKey, until: Instant) -> Result
         header[..6].copy_from_slice(b"\xfeSMB\x40\0");
         seal_frame(&mut frame, sealing, 0).ok().context("sealing failed")?;
         let sealed = frame.get_mut(4..).context("the frame is empty")?;
-        unseal_frame(sealed, Sender::Client, false, |_| Some(&opening))
+        unseal_frame(sealed, Sender::Client, |_| Some(&opening))
             .ok()
             .context("unsealing failed")?;
         done += PAYLOAD as u64;

@@ -86,7 +86,7 @@ impl Sealing {
 
     /// Unseals a whole reply; returns its message.
     pub(super) fn open<'a>(&self, frame: &'a mut [u8]) -> Result<&'a [u8]> {
-        let unsealed = unseal_frame(frame, Sender::Server, false, |_| Some(&self.opening));
+        let unsealed = unseal_frame(frame, Sender::Server, |_| Some(&self.opening));
         let unsealed = unsealed.map_err(|e| anyhow::anyhow!("a reply that was sealed: {e:?}"))?;
         ensure!(unsealed.session_id == self.session_id, "a reply of another session");
         frame.get(unsealed.message).context("a message")

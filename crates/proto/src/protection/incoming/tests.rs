@@ -105,8 +105,8 @@ fn sealed_frames_that_are_checked_together_are_as_alone() {
             assert_eq!(alone[0].verdict, received.verdict);
             let key_of = |id| (id == SESSION).then_some(&key);
             let (mut ahead, mut in_turn) = (received.frame.clone(), frame.clone());
-            let opened = open(&mut ahead, received.verdict, Sender::Client, None, key_of);
-            let expected = open(&mut in_turn, None, Sender::Client, None, key_of);
+            let opened = open(&mut ahead, received.verdict, Sender::Client, key_of);
+            let expected = open(&mut in_turn, None, Sender::Client, key_of);
             assert_eq!(opened, expected, "{cipher:?}, {at}");
             assert_eq!(opened.is_ok(), [0, 1, 3].contains(&at));
             if let Ok(opened) = opened {
@@ -169,7 +169,7 @@ fn a_compressed_message_is_refused_where_nothing_was_negotiated() {
     let mut plain = message(SESSION, 1, 100, 0);
     plain[0] = 0xFC;
     let key_of = |_| Some(opening(Cipher::Aes128Gcm));
-    let open = |frame: &mut [u8]| open(frame, None, Sender::Client, None, key_of);
+    let open = |frame: &mut [u8]| open(frame, None, Sender::Client, key_of);
     assert_eq!(open(&mut plain.clone()), Err(Disconnect::Compressed));
     let key = Arc::new(SealingKey::new(Cipher::Aes128Gcm, &[1; 32]));
     let mut sealed = sent(&plain, Guard::Sealed { key, session_id: SESSION });
@@ -183,7 +183,7 @@ fn a_verdict_of_signatures_opens_no_seal() {
     let mut frame = sealed(Cipher::Aes128Gcm, 1).remove(0);
     let right = Verdict { proof: Proof::Signature, right: u128::MAX };
     let none = |_| None::<Arc<OpeningKey>>;
-    let refused = open(&mut frame, Some(right), Sender::Client, None, none);
+    let refused = open(&mut frame, Some(right), Sender::Client, none);
     assert_eq!(refused, Err(Disconnect::Sealed("its session has ended or has no keys")));
 }
 
@@ -202,11 +202,11 @@ proptest! {
         let frame = sent(&plain, Guard::Sealed { key, session_id: SESSION });
         let key_of = |id| (id == SESSION).then(|| opening(cipher));
         let mut whole = frame.clone();
-        let opened = open(&mut whole, None, Sender::Client, None, key_of).unwrap();
+        let opened = open(&mut whole, None, Sender::Client, key_of).unwrap();
         prop_assert_eq!(&whole[opened.message], &plain[..]);
         let mut changed = frame.clone();
         changed[at.index(frame.len())] ^= 1 << bit;
-        let opened = open(&mut changed, None, Sender::Client, None, key_of);
+        let opened = open(&mut changed, None, Sender::Client, key_of);
         // With a changed ProtocolId the frame is not taken as encrypted; it may only be refused, or
         // passed on as not encrypted.
         prop_assert!(opened.map_or(true, |opened| opened.sealed_for.is_none()));

@@ -116,8 +116,7 @@ fn a_sealed_message_can_be_opened_by_the_peer() {
         assert_eq!(Form::of(&sent), Form::Sealed(SESSION));
         let key = Arc::new(OpeningKey::new(cipher, &[1; 32]));
         let key_of = |id| (id == SESSION).then_some(&key);
-        let opened =
-            crate::protection::open(&mut sent, None, Sender::Server, None, key_of).unwrap();
+        let opened = crate::protection::open(&mut sent, None, Sender::Server, key_of).unwrap();
         assert_eq!(opened.sealed_for, Some(SESSION));
         assert_eq!(sent[opened.message], plain);
     }

@@ -39,7 +39,7 @@ fn sealed(message: &[u8]) -> Vec<u8> {
 
 fn open(frame: &mut [u8], from: Sender) -> Result<Unsealed, Disconnect> {
     let key = OpeningKey::new(Cipher::Aes128Gcm, &[1; 32]);
-    unseal_frame(frame, from, false, |id| (id == SESSION).then_some(&key))
+    unseal_frame(frame, from, |id| (id == SESSION).then_some(&key))
 }
 
 fn opens(message: &[u8], from: Sender) -> bool {
@@ -108,13 +108,12 @@ fn published_3_0_and_3_1_1_messages() {
         key_bytes[..16].copy_from_slice(&hex(key));
         let key = OpeningKey::new(cipher, &key_bytes);
         let mut frame = hex(frame);
-        let unsealed = unseal_frame(&mut frame, Sender::Server, false, |id| {
+        let unsealed = unseal_frame(&mut frame, Sender::Server, |id| {
             assert_eq!(id, session_id);
             Some(&key)
         })
         .unwrap();
         assert_eq!(unsealed.session_id, session_id);
-        assert!(!unsealed.is_compressed);
         assert_eq!(frame[unsealed.message], hex(plain));
     }
 }
@@ -152,13 +151,13 @@ fn several_at_once_are_each_alone() {
         assert_eq!(verdicts, [Some(true), Some(false), Some(true), None, Some(true), None]);
         for (at, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
             let mut again = sent[at].clone();
-            let expected = unseal_frame(&mut again, Sender::Client, false, |_| Some(&key));
+            let expected = unseal_frame(&mut again, Sender::Client, |_| Some(&key));
             let Some(is_right) = verdict else {
                 assert_eq!(*frame, sent[at], "a malformed frame is left alone");
                 assert!(expected.is_err());
                 continue;
             };
-            let unsealed = conclude_frame(frame, is_right, Sender::Client, false);
+            let unsealed = conclude_frame(frame, is_right, Sender::Client);
             assert_eq!(unsealed, expected, "{cipher:?}, {at}");
             if let Ok(unsealed) = unsealed {
                 assert_eq!(frame[unsealed.message], plain(at as u8));
@@ -177,8 +176,7 @@ fn round_trip_with_every_cipher() {
         seal_frame(&mut buffer, &key, SESSION).unwrap();
         assert!(is_sealed(&buffer[4..]));
         let opening = OpeningKey::new(cipher, &[1; 32]);
-        let unsealed =
-            unseal_frame(&mut buffer[4..], Sender::Client, false, |_| Some(&opening)).unwrap();
+        let unsealed = unseal_frame(&mut buffer[4..], Sender::Client, |_| Some(&opening)).unwrap();
         assert_eq!(buffer[4..][unsealed.message], plain);
     }
 }
@@ -218,7 +216,7 @@ fn header_fields_are_checked_before_the_key_is_asked_for() {
         frame[at] ^= 2;
         let key = OpeningKey::new(Cipher::Aes128Gcm, &[1; 32]);
         let mut asked = false;
-        let result = unseal_frame(&mut frame, Sender::Client, false, |_| {
+        let result = unseal_frame(&mut frame, Sender::Client, |_| {
             asked = true;
             Some(&key)
         });
@@ -239,11 +237,6 @@ fn nested_and_foreign_protocols() {
         assert!(!opens(&inner, Sender::Client));
         assert!(!opens(&inner, Sender::Server));
     }
-    inner[0] = 0xFC;
-    let key = OpeningKey::new(Cipher::Aes128Gcm, &[1; 32]);
-    let mut frame = sealed(&inner);
-    let unsealed = unseal_frame(&mut frame, Sender::Client, true, |_| Some(&key)).unwrap();
-    assert!(unsealed.is_compressed);
 }
 
 #[test]

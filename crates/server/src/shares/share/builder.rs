@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MAX_OFFSET, RecycleBin, RunAs, Share, UserFolders};
+use super::{Compress, MAX_OFFSET, RecycleBin, RunAs, Share, UserFolders};
 use crate::access::access_rules::Rules;
 use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
@@ -74,6 +74,12 @@ impl Share {
     #[must_use]
     pub fn comment(self, comment: impl Into<String>) -> Self {
         Self { comment: comment.into(), ..self }
+    }
+
+    /// Sets the data that is sent compressed. [`Compress::Off`] unless set.
+    #[must_use]
+    pub fn compress(self, compress: Compress) -> Self {
+        Self { compress, ..self }
     }
 
     /// Sets the users that may connect, and those that may write. Without rules every user may.
