@@ -1,0 +1,135 @@
+//! SMB over QUIC from the command line: a certificate, a confined server, files both ways, a certificate
+//! that is replaced, and no UDP socket without `[quic]`.
+
+mod harness;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::Path;
+
+use harness::{Said, Sandbox, Serving, free_port, said, text};
+
+/// A share, and a server over QUIC at a port.
+struct World {
+    place: Sandbox,
+    port: u16,
+}
+
+impl World {
+    fn new(more: &str) -> Self {
+        let place = Sandbox::new();
+        let port = free_port();
+        let (state, share) = (place.folder("state"), place.folder("share"));
+        place.folder("certificates");
+        let config = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n\
+             [[share]]\nname = \"share\"\npath = {share:?}\n{more}"
+        );
+        place.file("frevo.toml", &config.replace("PORT", &port.to_string()), 0o644);
+        place
+            .run_with_input(
+                &["user", "--state-dir", text(&state), "add", "ann", "--password-stdin"],
+                "secret\n",
+            )
+            .succeeds();
+        Self { place, port }
+    }
+
+    /// Makes a certificate, and returns its fingerprint.
+    fn certify(&self) -> String {
+        let folder = self.place.path("certificates");
+        let said = self.place.run(&["quic", "-o", text(&folder), "--force", "127.0.0.1"]);
+        let line = said.succeeds().lines().find_map(|line| line.strip_prefix("fingerprint  "));
+        line.unwrap().to_owned()
+    }
+
+    fn serve(&self) -> Serving {
+        self.place.serve(&["--config", text(&self.place.path("frevo.toml"))])
+    }
+
+    fn frevo(&self, arguments: &[&str], pin: &str) -> Said {
+        let mut all = arguments.to_vec();
+        all.extend(["--quic-pin", pin]);
+        said(self.place.command(&all).env("FREVO_PASSWORD", "secret").output().unwrap())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("smb+quic://ann@127.0.0.1:{}/share/{path}", self.port)
+    }
+}
+
+const SECTION: &str = "[quic]\nlisten = [\"127.0.0.1:PORT\"]\ncertificate = \"certificates/quic.crt\"\n\
+                       key = \"certificates/quic.key\"\n";
+
+#[test]
+fn files_go_both_ways_through_a_confined_server() {
+    let world = World::new(SECTION);
+    let pin = world.certify();
+    let server = world.serve();
+    let content: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
+    fs::write(world.place.path("file"), &content).unwrap();
+    world.frevo(&["put", "file", &world.url("")], &pin).succeeds();
+    assert_eq!(fs::read(world.place.path("share/file")).unwrap(), content);
+    assert_eq!(world.frevo(&["ls", &world.url("")], &pin).succeeds().trim(), "file");
+    world.frevo(&["get", &world.url("file"), "back"], &pin).succeeds();
+    assert_eq!(fs::read(world.place.path("back")).unwrap(), content);
+    let other = "00".repeat(32);
+    world.frevo(&["ls", &world.url("")], &other).fails(5, &["another certificate", &pin]);
+    // Pipes are refused, and with them the list of shares.
+    let url = format!("smb+quic://ann@127.0.0.1:{}", world.port);
+    assert_ne!(world.frevo(&["shares", &url], &pin).code, 0);
+    let said = server.stop();
+    assert!(said.err.contains("listening for QUIC"), "{said:?}");
+    assert!(!said.err.contains("refused a system call"), "{said:?}");
+}
+
+#[test]
+fn a_certificate_is_replaced_while_the_server_runs() {
+    let world = World::new(SECTION);
+    let old = world.certify();
+    let server = world.serve();
+    world.frevo(&["ls", &world.url("")], &old).succeeds();
+    let new = world.certify();
+    // A reload reads it at once.
+    server.signal("-HUP");
+    while world.frevo(&["ls", &world.url("")], &new).code != 0 {}
+    assert_ne!(world.frevo(&["ls", &world.url("")], &old).code, 0);
+    // A damaged one leaves the one before in force.
+    fs::write(world.place.path("certificates/quic.crt"), "damaged").unwrap();
+    server.signal("-HUP");
+    world.frevo(&["ls", &world.url("")], &new).succeeds();
+    server.stop();
+}
+
+/// The sockets of a process, as /proc has them.
+fn has_udp(pid: u32, port: u16) -> bool {
+    let table = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("net/udp"));
+    table.unwrap().contains(&format!(":{port:04X} "))
+}
+
+#[test]
+fn without_the_section_there_is_no_udp_socket() {
+    let world = World::new("");
+    let server = world.serve();
+    assert!(!has_udp(server.pid(), world.port));
+    UdpSocket::bind(("127.0.0.1", world.port)).unwrap();
+    server.stop();
+    let world = World::new(SECTION);
+    world.certify();
+    let server = world.serve();
+    assert!(has_udp(server.pid(), world.port));
+    server.stop();
+}
+
+#[test]
+fn a_server_without_its_certificate_says_what_to_do() {
+    let world = World::new(SECTION);
+    let config = world.place.path("frevo.toml");
+    world
+        .place
+        .run(&["serve", "--config", text(&config)])
+        .fails(6, &["there is no certificate", "frevo quic"]);
+    assert_eq!(world.place.run(&["check", "-c", text(&config)]).code, 3);
+    let place = &world.place;
+    place.run(&["quic", "-o", text(&place.path("certificates")), "nas/x"]).fails(2, &["`nas/x`"]);
+}
