@@ -129,7 +129,7 @@ def runs_with_newer(group, args):
     name = group.name
     named = ("dfs/smbd", "netdfs/torture")
     return (
-        name.startswith(("smbtorture/", "differential/"))
+        name.startswith(("smbtorture/", "differential/", "quic/"))
         or name in named
         or bool(args.only)
         and name.startswith("xfstests/")
