@@ -294,23 +294,26 @@ struct NameRules {
 }
 
 impl NameRules {
-    fn check(self, name: WireName<'_>) -> std::result::Result<(), Cause> {
-        let is = |unit: u16, text: &str| text.encode_utf16().any(|one| one == unit);
-        if name.units().next().is_some_and(|first| is(first, "/\\")) {
-            return Err(Cause::Protocol("it named a change outside of the watched directory"));
-        }
-        // Deviation: names have a double quote where both sides have the POSIX extensions.
-        if !self.is_posix && name.units().any(|unit| is(unit, "\"")) {
-            return Err(Cause::Protocol("it named a change of a file whose name cannot be"));
-        }
-        if !self.is_tree && name.units().any(|unit| is(unit, "/\\")) {
-            return Err(Cause::Protocol("it named a change below the watched directory"));
-        }
-        Ok(())
+    /// True for the path of a file in the watched directory. The caller may make a path of a folder of its own
+    /// of it.
+    fn allow(self, name: WireName<'_>) -> bool {
+        let units: Vec<u16> = name.units().collect();
+        let is_separator = |unit: &u16| [u16::from(b'\\'), u16::from(b'/')].contains(unit);
+        let mut parts = units.split(is_separator);
+        let dot = u16::from(b'.');
+        let is_inside =
+            parts.clone().all(|part| !part.is_empty() && part != [dot] && part != [dot; 2]);
+        let is_plain = !units.contains(&0);
+        // Names have a double quote where both sides have the POSIX extensions.
+        let is_name = self.is_posix || !units.contains(&u16::from(b'"'));
+        is_inside && is_plain && is_name && (self.is_tree || parts.nth(1).is_none())
     }
 }
 
-/// The changes that an answer names. An answer that breaks the rules of MS-SMB2 3.2.5.16 is an error.
+/// The changes that an answer names. An answer that is malformed or too long is an error: MS-SMB2 3.2.5.16.
+///
+/// Deviation: a name that cannot be is a change that was missed, and no error. Programs on the host of a
+/// server make files whose names clients cannot have, and one of them would end the watch of a folder.
 fn changes(message: &Message, rules: NameRules, url: &str) -> Result<Vec<Change>> {
     if message.status() != Status::SUCCESS {
         return Ok(vec![Change::Missed]);
@@ -321,10 +324,13 @@ fn changes(message: &Message, rules: NameRules, url: &str) -> Result<Vec<Change>
             .during("watch", url);
     }
     let mut changes = Vec::new();
-    let mut old = None;
+    let (mut old, mut has_missed) = (None, false);
     for entry in NotifyEntries::new(output) {
         let entry = entry.during("watch", url)?;
-        rules.check(entry.name).during("watch", url)?;
+        if !rules.allow(entry.name) {
+            has_missed = true;
+            continue;
+        }
         let name = entry.name.to_string_lossy().replace('\\', "/");
         match entry.action {
             NotifyAction::ADDED => changes.push(Change::Added(name)),
@@ -338,8 +344,8 @@ fn changes(message: &Message, rules: NameRules, url: &str) -> Result<Vec<Change>
         }
     }
     changes.extend(old.map(Change::Removed));
-    if changes.is_empty() {
-        changes.push(Change::Missed);
+    if has_missed || changes.is_empty() {
+        changes.insert(0, Change::Missed);
     }
     Ok(changes)
 }
