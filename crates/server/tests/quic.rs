@@ -184,6 +184,16 @@ fn a_connection_that_is_closed_ends_its_session_at_once() {
     });
 }
 
+/// A client learns at once that the server has stopped, and does not wait for its idle time.
+#[test]
+fn a_server_that_stops_ends_its_connections() {
+    in_far_world(settings(), async |far| {
+        let (mut peer, _, _) = session(far, &Offer::default()).await;
+        far.world.embedded.stop_within(Duration::from_secs(5));
+        while peer.frame().await.is_some() {}
+    });
+}
+
 /// Clients that only begin handshakes keep nobody out who goes on.
 #[test]
 fn a_flood_of_first_packets_does_not_keep_clients_out() {

@@ -23,6 +23,17 @@ SUITES = {
     "smb2.streams": 60,
     "smb2.getinfo": 60,
     "smb2.dir": 180,
+    "smb2.session": 400,
+    "smb2.durable-open": 120,
+    "smb2.durable-v2-open": 120,
+    "smb2.lease": 400,
+    "smb2.ioctl": 120,
+    "smb2.credits": 60,
+    "smb2.sharemode": 60,
+    "smb2.setinfo": 60,
+    "smb2.delete-on-close-perms": 60,
+    "smb2.acls-with-sysacl": 60,
+    "smb2.timestamps": 120,
 }
 # Tests that only an older dialect than 3.1.1 or a pipe can pass.
 ONLY_TCP = {}
