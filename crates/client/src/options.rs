@@ -8,6 +8,7 @@ use crate::dial::{ServerAddresses, ServerName};
 use crate::limits;
 use crate::quic::{Identity, Quic, QuicTrust};
 use crate::types::{AppInstance, Cipher, Dialect, SigningAlgorithm};
+use crate::url::{OVER_ANY, OVER_QUIC};
 
 /// The sessions that are encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -262,6 +263,11 @@ impl Options {
         rdma_from: u32,
         #[doc(hidden)]
         ambient: Arc<dyn Ambient>,
+    }
+
+    /// Returns the beginning of the URLs of servers that are reached so.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.quic == Quic::Required { OVER_QUIC } else { OVER_ANY }
     }
 
     /// The dialects that are offered, the oldest first.

@@ -101,15 +101,18 @@ impl SmbUrl {
     }
 }
 
+/// The scheme of SMB.
+pub(crate) const OVER_ANY: &str = "smb://";
+
 /// The scheme of SMB over QUIC.
-const OVER_QUIC: &str = "smb+quic://";
+pub(crate) const OVER_QUIC: &str = "smb+quic://";
 
 /// The scheme that a text begins with.
 fn scheme(text: &str) -> Option<&'static str> {
     let begins = |scheme: &&str| {
         text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
-    ["smb://", OVER_QUIC].into_iter().find(begins)
+    [OVER_ANY, OVER_QUIC].into_iter().find(begins)
 }
 
 impl FromStr for SmbUrl {
@@ -144,7 +147,7 @@ impl FromStr for SmbUrl {
 impl fmt::Display for SmbUrl {
     /// Writes the URL without the user.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.over_quic { OVER_QUIC } else { "smb://" };
+        let scheme = if self.over_quic { OVER_QUIC } else { OVER_ANY };
         write!(f, "{scheme}{}/{}", self.server, self.share)?;
         if !self.path.is_empty() {
             write!(f, "/{}", self.path.replace('%', "%25"))?;

@@ -71,6 +71,8 @@ fn files_go_both_ways_and_are_encrypted_once() {
         let pinned = QuicTrust::Pinned(vec![own.fingerprint]);
         let session = connect(over_quic(pinned), port).await.unwrap();
         assert!(session.requires_quic());
+        let url = session.share("data").await.unwrap().url("a");
+        assert_eq!(url, format!("smb+quic://localhost:{port}/data/a"));
         let share = session.share("data").await.unwrap();
         let content: Vec<u8> = (0..9_000_000_u32).map(|n| (n % 251) as u8).collect();
         share.write("file", &content).await.unwrap();

@@ -226,7 +226,7 @@ fn escaped(name: &str) -> String {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL is printed with escapes, so that other commands accept it.
-        f.write_str("smb://")?;
+        f.write_str(if self.place.over_quic { "smb+quic://" } else { "smb://" })?;
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
         }
@@ -264,6 +264,8 @@ mod tests {
         }
         assert!(url("smb://box/s/a//b").is_same_place(&url("smb://ann@Box/S/A/b")));
         assert!(!url("smb://box/s/a").is_same_place(&url("smb://box/s/ab")));
+        let over_quic = "smb+quic://ann@box:4433/s/a";
+        assert_eq!(url(over_quic).to_string(), over_quic);
         assert!(url("smb://box:445/s/a/b").is_inside(&url("smb://Box/s/a")));
     }
 

@@ -64,7 +64,8 @@ fn folder_in(line: &[u8]) -> Option<PathBuf> {
     let folder = fields.nth(4)?;
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
     let (kind, source) = (fields.next()?, fields.next()?);
-    let is_frevo = matches!(kind, b"fuse" | b"fuse.frevo") && source.starts_with(b"smb://");
+    let is_url = source.starts_with(b"smb://") || source.starts_with(b"smb+quic://");
+    let is_frevo = matches!(kind, b"fuse" | b"fuse.frevo") && is_url;
     is_frevo.then(|| PathBuf::from(std::ffi::OsStr::from_bytes(&unescaped(folder))))
 }
 

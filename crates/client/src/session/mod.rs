@@ -145,7 +145,7 @@ impl Client {
         credentials: Credentials,
         beginning: Beginning,
     ) -> Result<Session> {
-        let path = format!("smb://{server}");
+        let path = format!("{}{server}", self.options.scheme());
         let session = self.begin(server, credentials, beginning);
         let inner = &session.inner;
         let live = inner.establish(Previous::NONE).await.during("connect to", &path);
@@ -347,7 +347,7 @@ impl Session {
     /// # Errors
     /// Fails if the server cannot be reached any more.
     pub async fn echo(&self) -> Result<()> {
-        let path = format!("smb://{}", self.inner.connector.server);
+        let path = format!("{}{}", self.options().scheme(), self.inner.connector.server);
         let live = self.inner.live().await.during("reach", &path)?;
         let channel = live.channel().ok_or(Cause::Unknown).during("reach", &path)?;
         let gone = |_| channel.connection.reason();

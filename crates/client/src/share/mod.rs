@@ -199,8 +199,10 @@ impl Share {
         let path = path.trim_start_matches('/');
         let slash = if path.is_empty() { "" } else { "/" };
         let (before, token) = self.snapshot().map_or(("", ""), |token| ("/", token));
-        let (server, name) = (self.session().server(), &self.inner.name);
-        format!("smb://{server}/{name}{before}{token}{slash}{path}")
+        let session = self.session();
+        let (scheme, server, name) =
+            (session.options().scheme(), session.server(), &self.inner.name);
+        format!("{scheme}{server}/{name}{before}{token}{slash}{path}")
     }
 
     /// Returns the share as it was in a snapshot: all files that are opened in it are those of that
