@@ -1,5 +1,6 @@
 """SMB over QUIC: smbclient and smbtorture of Samba 4.25, over UDP."""
 
+import fnmatch
 import os
 import platform
 from pathlib import Path
@@ -35,8 +36,20 @@ SUITES = {
     "smb2.acls-with-sysacl": 60,
     "smb2.timestamps": 120,
 }
-# Tests that only an older dialect than 3.1.1 or a pipe can pass.
-ONLY_TCP = {}
+# Tests that cannot pass over QUIC.
+ONLY_TCP = [
+    # They choose older dialects than 3.1.1 themselves.
+    "bind_negative_smb2*",
+    "bind_negative_smb3*",
+    "bug14788.*",
+    # Pipes are refused.
+    "*ipc_max*",
+    # The addresses of the server's network are not told, and this test does not know an empty list.
+    "network_interface_info",
+    # They want the end of a connection of TCP, which Samba's client knows by another status.
+    "anon-encryption1",
+    "anon-encryption3",
+]
 
 
 def over_quic(server):
@@ -115,7 +128,8 @@ def register(suite, seconds):
         for test in tests:
             names = {test, short_name(suite, test), test.rsplit(".", 1)[-1]}
             passed = any(tcp.get(name, [""])[0] == "success" for name in names)
-            if passed and short_name(suite, test) not in ONLY_TCP:
+            is_possible = not any(fnmatch.fnmatchcase(short_name(suite, test), one) for one in ONLY_TCP)
+            if passed and is_possible:
                 rows(ctx, suite, [test], udp)
 
     run.__doc__ = f"{suite}: passes over QUIC what passes over TCP"
