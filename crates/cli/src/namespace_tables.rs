@@ -8,6 +8,8 @@ use frevo_server::{
 use frevo_wire::fscc::fold_name;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value};
 
+use crate::cluster::{is_below, overlaps};
+
 /// Makes a change in a document. `has_share` is true for the name of a share.
 ///
 /// # Errors
@@ -115,16 +117,6 @@ fn path_of(link: &Table) -> String {
 fn position(links: &ArrayOfTables, path: &str) -> Result<usize, NotChanged> {
     let wanted = fold_name(path);
     links.iter().position(|link| path_of(link) == wanted).ok_or_else(|| no_link(path))
-}
-
-/// True if `inner` is below the folder `outer`; both are folded.
-fn is_below(inner: &str, outer: &str) -> bool {
-    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('\\'))
-}
-
-/// True for paths of links that cannot be beside each other.
-fn overlaps(one: &str, other: &str) -> bool {
-    one == other || is_below(one, other) || is_below(other, one)
 }
 
 fn targets_of(link: &mut Table) -> Result<&mut Array, NotChanged> {

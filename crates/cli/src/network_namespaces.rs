@@ -5,11 +5,13 @@
 //! A node of a cluster has two: one for the shares that are its alone, and a copy of what etcd has for the shares of
 //! the cluster.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
 use frevo_config::limits::{NETWORK_LINKS, NETWORK_NAMESPACES_BYTES};
-use frevo_config::{Config, NamespaceSection, USER};
+use frevo_config::{Config, NamespaceSection, USER, without_links};
 use frevo_server::{NamespaceChange, NotChanged};
 use frevo_wire::fscc::fold_name;
 use toml_edit::{DocumentMut, Item, Table};
@@ -38,6 +40,19 @@ enum Roots {
     Own,
     /// Those of the cluster.
     Cluster,
+}
+
+/// The files of a server.
+const KNOWN_FILES: usize = 2;
+/// The last text of each file that this process has made or parsed: it is TOML, and need not be parsed to learn
+/// that.
+static KNOWN: Mutex<Vec<KnownText>> = Mutex::new(Vec::new());
+
+/// The text of a file, by a hash with a random key.
+struct KnownText {
+    file: PathBuf,
+    key: RandomState,
+    hash: u64,
 }
 
 /// A file.
@@ -127,11 +142,15 @@ impl NetworkNamespaces {
 
     /// The part of a text of this file that is served.
     pub(crate) fn served(&self, text: &str, table: &toml::Table) -> String {
+        if self.is_known(text) && self.is_served_whole(text, table) {
+            return text.to_owned();
+        }
         let Ok(mut document) = text.parse::<DocumentMut>() else {
             tracing::warn!(target: "frevo::server", file = %self.file.display(),
                 "the namespaces that were made over the network are not served: the file is not TOML");
             return String::new();
         };
+        self.note(text);
         document.retain(|key, _| key == "namespace");
         let sections = namespace_tables::sections(&mut document);
         let is_list = sections.map(|all| all.retain(|one| self.is_served(one, table))).is_ok();
@@ -140,6 +159,33 @@ impl NetworkNamespaces {
             document.remove("namespace");
         }
         document.to_string()
+    }
+
+    /// Notes that a text is TOML.
+    fn note(&self, text: &str) {
+        let key = RandomState::new();
+        let known = KnownText { file: self.file.clone(), hash: key.hash_one(text), key };
+        let mut all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|one| one.file != self.file);
+        if all.len() >= KNOWN_FILES {
+            all.remove(0);
+        }
+        all.push(known);
+    }
+
+    fn is_known(&self, text: &str) -> bool {
+        let all = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.iter().find(|one| one.file == self.file);
+        known.is_some_and(|known| known.key.hash_one(text) == known.hash)
+    }
+
+    /// True for a text in TOML that has namespaces alone, all of which are served. Links need no look.
+    fn is_served_whole(&self, text: &str, table: &toml::Table) -> bool {
+        let Ok(mut document) = without_links(text).parse::<DocumentMut>() else { return false };
+        document.len() == 1
+            && document.contains_key("namespace")
+            && namespace_tables::sections(&mut document)
+                .is_ok_and(|all| all.iter().all(|one| self.is_served(one, table)))
     }
 
     /// The text of the entries that are served.
@@ -152,6 +198,12 @@ impl NetworkNamespaces {
         secret_file::replace(&self.file, text)
     }
 
+    /// Replaces the text of the file with one that this process has made.
+    pub(crate) fn write_made(&self, text: &str) -> Done {
+        self.note(text);
+        self.write(text)
+    }
+
     /// Makes the copy that of other entries. Returns true if they differ from what it had.
     pub(crate) fn copy(&self, text: &str) -> Result<bool, Failure> {
         let text = format!("{HEAD}{text}");
@@ -159,7 +211,7 @@ impl NetworkNamespaces {
         if self.stored().is_ok_and(|stored| stored.as_ref() == Some(&text)) {
             return Ok(false);
         }
-        self.write(&text).map(|()| true)
+        self.write_made(&text).map(|()| true)
     }
 
     /// All namespaces of the file.
@@ -250,16 +302,24 @@ impl NetworkNamespaces {
         let count = |namespace: &mut Table| {
             namespace_tables::links_of(namespace).map_or(0, |links| links.len())
         };
-        if links.map(count).sum::<usize>() > NETWORK_LINKS {
+        let links = links.map(count).sum();
+        let after = document.to_string();
+        self.check_size(links, after.len())?;
+        Ok(after)
+    }
+
+    /// Fails for a text with so many links, or of such a length, as no change makes.
+    pub(crate) fn check_size(&self, links: usize, bytes: usize) -> Result<(), NotChanged> {
+        if links > NETWORK_LINKS {
             let why = format!("administrators may make {NETWORK_LINKS} links over the network");
             return Err(NotChanged::Forbidden(why));
         }
-        let after = document.to_string();
         // The server refuses to read a file of this length, so the change is refused.
-        if u64::try_from(after.len()).unwrap_or(u64::MAX) >= NETWORK_NAMESPACES_BYTES {
+        if u64::try_from(bytes).unwrap_or(u64::MAX) >= NETWORK_NAMESPACES_BYTES {
+            let shown = self.file.display();
             return Err(NotChanged::Forbidden(format!("{shown} would be too long; remove links")));
         }
-        Ok(after)
+        Ok(())
     }
 
     /// True for a section that is served beside the sections of `table`.
@@ -383,6 +443,27 @@ mod tests {
         let all: toml::Table = CONFIG.parse().unwrap();
         let [file] = &*NetworkNamespaces::of_table(&all) else { panic!() };
         assert!(file.file.ends_with(FILE));
+    }
+
+    /// A text that is TOML is served as the same text that was parsed before.
+    #[test]
+    fn a_known_text_opens_nothing_more() {
+        let table: toml::Table = CONFIG.parse().unwrap();
+        for text in [
+            "[[namespace]]\nname = \"files\"\n[[namespace.link]]\npath = \"a\"\ntargets = ['\\\\x\\y']\n",
+            "# a comment\n",
+            "[[namespace]]\nname = \"files\"\n[[share]]\nname = \"root\"\npath = \"/\"\n",
+            "[[namespace]]\nname = \"files\"\nallow = [\"eve\"]\n",
+            "[[namespace]]\nname = \"files\"\n[[namespace]]\nname = \"each\"\n",
+            "namespace = 5\n",
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let network = NetworkNamespaces::of_own(place.path());
+            assert!(!network.is_known(text));
+            let parsed = network.served(text, &table);
+            assert!(network.is_known(text) && !network.is_known(&format!("{text} ")));
+            assert_eq!(network.served(text, &table), parsed, "{text}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) use check::{check, findings, look_at_endpoints};
 pub(crate) use domain_account::{ClusterKey, DomainAccount, Unreadable};
 pub(crate) use domain_check::{OfRealm, of_accounts};
 pub(crate) use judged::Judged;
-pub(crate) use namespace_entries::Entries;
+pub(crate) use namespace_entries::{Entries, is_below, overlaps};
 pub(crate) use namespaces::{KeptNamespaces, NamespaceStore, NotKept};
 pub(crate) use options::options;
 pub(crate) use report::Report;

@@ -1,13 +1,15 @@
 //! The namespaces of a cluster as etcd keeps them: an entry for each root and each link, whose value is its section
 //! in TOML. All values together, in the order of their keys, are the text of a configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use frevo_cluster::limits::NAMESPACE_ENTRY_BYTES;
 use frevo_config::Config;
 use frevo_config::limits::{NETWORK_LINKS, NETWORK_NAMESPACES_BYTES};
 use frevo_dfs::limits::NAMESPACES;
+use frevo_server::NamespaceChange;
 use frevo_wire::fscc::fold_name;
 use sha2::{Digest, Sha256};
 use toml_edit::{ArrayOfTables, Decor, DocumentMut, Item, Table};
@@ -16,10 +18,21 @@ use toml_edit::{ArrayOfTables, Decor, DocumentMut, Item, Table};
 const DIGITS: usize = 32;
 /// The entries that are read at most.
 pub(crate) const ENTRIES_MAX: usize = NETWORK_LINKS + NAMESPACES;
+/// Changed entries that are checked with those that they overlap with. More are checked with all.
+const CHECKED_ALONE: usize = 64;
 
-/// The roots and the links, by the ends of their keys: `<namespace>/` and `<namespace>/<link>`.
+/// The roots and the links, by the ends of their keys: `<namespace>/` and `<namespace>/<link>`. Clones share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Entries(BTreeMap<String, String>);
+pub(crate) struct Entries(Arc<BTreeMap<String, Entry>>);
+
+/// A root or a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Entry {
+    /// Its section.
+    text: String,
+    /// The path of a link, folded, without backslashes at its ends. Empty for a root.
+    path: Box<str>,
+}
 
 /// A change of one entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +51,16 @@ fn digest(name: &str) -> String {
     digits
 }
 
+/// True if the path `inner` of a link is below the folder `outer`; both are folded.
+pub(crate) fn is_below(inner: &str, outer: &str) -> bool {
+    inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('\\'))
+}
+
+/// True for paths of links that cannot be beside each other.
+pub(crate) fn overlaps(one: &str, other: &str) -> bool {
+    one == other || is_below(one, other) || is_below(other, one)
+}
+
 fn text_of<'a>(table: &'a Table, key: &str) -> &'a str {
     table.get(key).and_then(Item::as_str).unwrap_or_default()
 }
@@ -46,8 +69,17 @@ fn root_key(root: &Table) -> String {
     format!("{}/", digest(text_of(root, "name")))
 }
 
+fn link_path(link: &Table) -> &str {
+    text_of(link, "path").trim_matches('\\')
+}
+
 fn link_key(root: &str, link: &Table) -> String {
-    format!("{root}{}", digest(text_of(link, "path").trim_matches('\\')))
+    format!("{root}{}", digest(link_path(link)))
+}
+
+/// The key of the root of an entry with this key.
+fn root_of(key: &str) -> &str {
+    key.split_inclusive('/').next().unwrap_or_default()
 }
 
 /// The text with one section, `[[namespace]]` or `[[namespace.link]]`, which has no comment before it.
@@ -67,10 +99,21 @@ fn section(mut table: Table, is_link: bool) -> String {
     document.to_string()
 }
 
-/// The section of an entry with the key that it must have.
+impl Entry {
+    fn of_root(table: Table) -> Self {
+        Self { text: section(table, false), path: Box::default() }
+    }
+
+    fn of_link(link: Table) -> Self {
+        let path = fold_name(link_path(&link)).into();
+        Self { text: section(link, true), path }
+    }
+}
+
+/// An entry with the key that it must have.
 struct Section {
     key: String,
-    text: String,
+    entry: Entry,
 }
 
 /// The section in the text of an entry in the namespace with the key `root`, as a node writes it: headers of
@@ -82,12 +125,12 @@ fn section_of(text: &str, root: &str) -> Option<Section> {
     if let Some(tables) = namespace.as_array_of_tables() {
         let table = single(tables)?;
         let is_bare = !table.contains_key("link");
-        return is_bare.then(|| Section { key: root_key(&table), text: section(table, false) });
+        return is_bare.then(|| Section { key: root_key(&table), entry: Entry::of_root(table) });
     }
     let parent = namespace.as_table()?;
     let links = parent.get("link").filter(|_| parent.len() == 1)?.as_array_of_tables()?;
     let link = single(links)?;
-    Some(Section { key: link_key(root, &link), text: section(link, true) })
+    Some(Section { key: link_key(root, &link), entry: Entry::of_link(link) })
 }
 
 impl Entries {
@@ -112,49 +155,71 @@ impl Entries {
             };
             let root = root_key(&table);
             for link in links {
-                entries.insert(link_key(&root, &link), section(link, true));
+                entries.insert(link_key(&root, &link), Entry::of_link(link));
             }
-            entries.insert(root, section(table, false));
+            entries.insert(root, Entry::of_root(table));
         }
-        if let Some(long) = entries.values().find(|text| text.len() > NAMESPACE_ENTRY_BYTES) {
+        let mut texts = entries.values().map(|entry| &entry.text);
+        if let Some(long) = texts.find(|text| text.len() > NAMESPACE_ENTRY_BYTES) {
             let start: String = long.chars().take(100).collect();
             return Err(format!("an entry has more than {NAMESPACE_ENTRY_BYTES} bytes: {start}"));
         }
-        Ok(Self(entries))
+        Ok(Self(Arc::new(entries)))
     }
 
-    /// Takes what etcd has. Returns the number of those that are left out: values that are no single section
+    /// Takes what etcd has. Entries of `known` are not parsed once more. Returns the number of those that are left out: values that are no single section
     /// of the namespace or link of their key, and links without a root.
     ///
     /// # Errors
     /// A sentence, if there is more than any node makes.
     pub(crate) fn of_etcd(
         found: impl IntoIterator<Item = (String, Vec<u8>)>,
+        known: &Self,
     ) -> Result<(Self, usize), String> {
         let (mut entries, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_usize);
         for (key, value) in found {
             bytes = bytes.saturating_add(value.len());
             too_much(entries.len() + left_out + 1, bytes).map_or(Ok(()), Err)?;
-            let root = key.split_inclusive('/').next().unwrap_or_default();
+            let same = known.0.get(&key).filter(|entry| entry.text.as_bytes() == value);
+            if let Some(entry) = same {
+                entries.insert(key, entry.clone());
+                continue;
+            }
+            let root = root_of(&key);
             let text = Some(value).filter(|value| value.len() <= NAMESPACE_ENTRY_BYTES);
             let text = text.and_then(|value| String::from_utf8(value).ok());
             let found = text.and_then(|text| section_of(&text, root));
             match found.filter(|found| found.key == key) {
-                Some(found) => drop(entries.insert(key, found.text)),
+                Some(found) => drop(entries.insert(key, found.entry)),
                 None => left_out += 1,
             }
         }
-        let whole = entries.clone();
-        entries.retain(|key: &String, _| {
-            whole.contains_key(key.split_inclusive('/').next().unwrap_or_default())
-        });
-        left_out += whole.len() - entries.len();
-        Ok((Self(entries), left_out))
+        let all = entries.len();
+        let roots: BTreeSet<String> =
+            entries.keys().filter(|key| key.ends_with('/')).cloned().collect();
+        entries.retain(|key: &String, _| roots.contains(root_of(key)));
+        left_out += all - entries.len();
+        Ok((Self(Arc::new(entries)), left_out))
     }
 
     /// Returns a sentence if these are more than a node takes.
     pub(crate) fn too_much(&self) -> Option<String> {
-        too_much(self.0.len(), self.0.values().map(String::len).sum())
+        too_much(self.0.len(), self.bytes())
+    }
+
+    /// The length of all of them.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().map(|entry| entry.text.len()).sum()
+    }
+
+    /// The number of namespaces.
+    pub(crate) fn roots(&self) -> usize {
+        self.0.keys().filter(|key| key.ends_with('/')).count()
+    }
+
+    /// The number of links.
+    pub(crate) fn links(&self) -> usize {
+        self.0.len() - self.roots()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -163,20 +228,86 @@ impl Entries {
 
     /// True if these are among them.
     pub(crate) fn has_all_of(&self, others: &Self) -> bool {
-        others.0.iter().all(|(key, text)| self.0.get(key) == Some(text))
+        others.0.iter().all(|(key, entry)| self.0.get(key) == Some(entry))
     }
 
     /// True if these have all that is new or other in `after` than in `before`.
     pub(crate) fn has_new_of(&self, before: &Self, after: &Self) -> bool {
         before.changes_to(after).iter().all(|change| match change {
-            EntryChange::Put(key, text) => self.0.get(*key).is_some_and(|own| own == text),
+            EntryChange::Put(key, text) => self.0.get(*key).is_some_and(|own| own.text == *text),
             EntryChange::Remove(_) => true,
         })
     }
 
     /// All of them as one text.
     pub(crate) fn text(&self) -> String {
-        joined(self.0.values())
+        joined(self.0.values().map(|entry| &entry.text))
+    }
+
+    /// Those that a change is about: its namespace, and the links at, above and below its paths. Whether the
+    /// change can be made depends on no others.
+    pub(crate) fn touched_by(&self, change: &NamespaceChange) -> Self {
+        let paths = match change {
+            NamespaceChange::AddRoot { .. } | NamespaceChange::RemoveRoot { .. } => Vec::new(),
+            NamespaceChange::AddLink { path, .. }
+            | NamespaceChange::RemoveLink { path, .. }
+            | NamespaceChange::Set { path, .. } => vec![fold_name(&path.link)],
+            NamespaceChange::Move { from, to, .. } => {
+                vec![fold_name(&from.link), fold_name(&to.link)]
+            }
+        };
+        let root = format!("{}/", digest(change.namespace()));
+        let is_part = |entry: &Entry| {
+            entry.path.is_empty() || paths.iter().any(|path| overlaps(path, &entry.path))
+        };
+        let part = self.of_root(&root).filter(|(_, entry)| is_part(entry));
+        Self(Arc::new(part.map(|(key, entry)| (key.clone(), entry.clone())).collect()))
+    }
+
+    /// These with the entries `after` in place of `before`, which are of them. The links of a root that goes go,
+    /// too.
+    pub(crate) fn with(&self, before: &Self, after: &Self) -> Self {
+        let mut all = BTreeMap::clone(&self.0);
+        let gone: Vec<&String> =
+            before.0.keys().filter(|key| !after.0.contains_key(*key)).collect();
+        for key in &gone {
+            all.remove(*key);
+        }
+        if gone.iter().any(|key| key.ends_with('/')) {
+            all.retain(|key, _| !gone.iter().any(|gone| *gone == root_of(key)));
+        }
+        all.extend(after.0.iter().map(|(key, entry)| (key.clone(), entry.clone())));
+        Self(Arc::new(all))
+    }
+
+    /// The entries that are other than in `good`, with their roots and with the links that they overlap with:
+    /// these have a fault if any has one and those of `good` have none. None if they are many.
+    fn changed_since(&self, good: &Self) -> Option<Self> {
+        let changes = good.changes_to(self);
+        if changes.len() > CHECKED_ALONE {
+            return None;
+        }
+        let mut part = BTreeMap::new();
+        for change in changes {
+            let EntryChange::Put(key, _) = change else { continue };
+            let path = self.0.get(key).map(|entry| &*entry.path).unwrap_or_default();
+            let is_part = |(one, entry): &(&String, &Entry)| {
+                entry.path.is_empty()
+                    || *one == key
+                    || !path.is_empty() && overlaps(path, &entry.path)
+            };
+            let near = self.of_root(root_of(key)).filter(is_part);
+            part.extend(near.map(|(key, entry)| (key.clone(), entry.clone())));
+        }
+        Some(Self(Arc::new(part)))
+    }
+
+    /// Like [`Self::checked_text`], if the entries of `good` have no faults.
+    pub(crate) fn checked_text_since(&self, good: &Self) -> (String, Vec<String>) {
+        match self.changed_since(good) {
+            Some(part) if part.checked_text().1.is_empty() => (self.text(), Vec::new()),
+            _ => self.checked_text(),
+        }
     }
 
     /// The text of the namespaces of which `is_kept` is true for the section.
@@ -188,8 +319,8 @@ impl Entries {
             section.is_some_and(&is_kept)
         };
         let roots = self.0.iter().filter(|(key, _)| key.ends_with('/'));
-        let kept = roots.filter(|(_, text)| is_kept(text));
-        joined(kept.flat_map(|(root, _)| self.of_root(root).map(|(_, text)| text)))
+        let kept = roots.filter(|(_, entry)| is_kept(&entry.text));
+        joined(kept.flat_map(|(root, _)| self.of_root(root).map(|(_, entry)| &entry.text)))
     }
 
     /// The text of those that are without fault, and a sentence for each namespace of which something is left
@@ -198,7 +329,7 @@ impl Entries {
         let (mut text, mut faults) = (String::new(), Vec::new());
         let roots = self.0.keys().filter(|key| key.ends_with('/'));
         for root in roots {
-            let all: Vec<&String> = self.of_root(root).map(|(_, value)| value).collect();
+            let all: Vec<&String> = self.of_root(root).map(|(_, entry)| &entry.text).collect();
             let (kept, fault) = without_faults(&all);
             text += &kept;
             faults.extend(fault);
@@ -206,7 +337,7 @@ impl Entries {
         (text, faults)
     }
 
-    fn of_root<'a>(&'a self, root: &'a str) -> impl Iterator<Item = (&'a String, &'a String)> {
+    fn of_root<'a>(&'a self, root: &'a str) -> impl Iterator<Item = (&'a String, &'a Entry)> {
         let from = self.0.range(root.to_owned()..);
         from.take_while(move |(key, _)| key.starts_with(root))
     }
@@ -214,8 +345,8 @@ impl Entries {
     /// The changes that lead to other entries.
     pub(crate) fn changes_to<'a>(&'a self, after: &'a Self) -> Vec<EntryChange<'a>> {
         let gone = self.0.keys().filter(|key| !after.0.contains_key(*key));
-        let new = after.0.iter().filter(|(key, text)| self.0.get(*key) != Some(*text));
-        let put = new.map(|(key, text)| EntryChange::Put(key, text));
+        let new = after.0.iter().filter(|(key, entry)| self.0.get(*key) != Some(*entry));
+        let put = new.map(|(key, entry)| EntryChange::Put(key, &entry.text));
         gone.map(|key| EntryChange::Remove(key)).chain(put).collect()
     }
 }
@@ -263,122 +394,4 @@ fn without_faults(sections: &[&String]) -> (String, Option<String>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "# all\n[[namespace]]\nname = \"Files\"\nttl = 60\n\n[[namespace.link]]\npath = 'a\\b'\n\
-        targets = ['\\\\one\\x']\n\n[[namespace.link]]\npath = \"c\"\ntargets = ['\\\\two\\y']\n\n\
-        [[namespace]]\nname = \"more\"\n";
-
-    fn pairs(entries: &Entries) -> Vec<(String, Vec<u8>)> {
-        let pair = |(key, text): (&String, &String)| (key.clone(), text.clone().into_bytes());
-        entries.0.iter().map(pair).collect()
-    }
-
-    #[test]
-    fn a_text_comes_back_from_its_entries() {
-        let entries = Entries::of_text(TEXT).unwrap();
-        assert_eq!(entries.0.len(), 4);
-        let text = entries.text();
-        let config = Config::parse(&text).unwrap();
-        assert_eq!(config.namespaces.len(), 2);
-        let files = config.namespaces.iter().find(|one| one.ttl == Some(60)).unwrap();
-        assert_eq!(files.links.len(), 2);
-        assert_eq!(Entries::of_text(&text).unwrap(), entries);
-        assert_eq!(Entries::of_etcd(pairs(&entries)).unwrap(), (entries.clone(), 0));
-        assert_eq!(entries.checked_text(), (text, Vec::new()));
-        // Names are compared without case.
-        let other = Entries::of_text(&TEXT.replace("Files", "FILES").replace("'a", "'A")).unwrap();
-        assert!(other.0.keys().eq(entries.0.keys()));
-        assert!(Entries::of_text("").unwrap().is_empty());
-        for wrong in ["no toml [", "namespace = 5", "[[namespace]]\nname = \"a\"\nlink = 5"] {
-            assert!(Entries::of_text(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_change_is_that_of_one_entry() {
-        let before = Entries::of_text(TEXT).unwrap();
-        assert!(before.changes_to(&before).is_empty());
-        let after = Entries::of_text(&TEXT.replace("two", "three")).unwrap();
-        let changes = before.changes_to(&after);
-        let [EntryChange::Put(_, text)] = &*changes else { panic!("{changes:?}") };
-        assert!(text.starts_with("[[namespace.link]]\npath = \"c\"\n") && text.contains("three"));
-        let none = Entries::default();
-        assert_eq!((before.changes_to(&none).len(), none.changes_to(&before).len()), (4, 4));
-    }
-
-    #[test]
-    fn values_of_somebody_else_are_left_out() {
-        let good = Entries::of_text(TEXT).unwrap();
-        let all = pairs(&good);
-        let link = all.iter().position(|(key, _)| !key.ends_with('/')).unwrap();
-        for forged in [
-            "[[share]]\nname = \"root\"\npath = \"/\"\n",
-            "[[namespace]]\nname = \"Files\"\n[[share]]\nname = \"root\"\npath = \"/\"\n",
-            "[[namespace.link]]\npath = \"other\"\ntargets = ['\\\\one\\x']\n",
-            "[[namespace.link]]\n[[namespace.link]]\n",
-            "no toml [",
-            "",
-        ] {
-            let mut pairs = all.clone();
-            pairs[link].1 = forged.as_bytes().to_vec();
-            let (taken, left_out) = Entries::of_etcd(pairs).unwrap();
-            assert_eq!((taken.0.len(), left_out), (3, 1), "{forged}");
-        }
-        // A header that no node writes, which may be only once in a text.
-        let mut explicit = all.clone();
-        for (_, value) in explicit.iter_mut().filter(|(key, _)| !key.ends_with('/')) {
-            *value = [b"[namespace] # all\n", &value[..]].concat();
-        }
-        let (taken, left_out) = Entries::of_etcd(explicit).unwrap();
-        assert_eq!((&taken, left_out), (&good, 0));
-        assert!(Config::parse(&taken.text()).is_ok());
-        let mut no_text = all.clone();
-        no_text[link].1 = vec![0xFF];
-        assert_eq!(Entries::of_etcd(no_text).unwrap().1, 1);
-        // The links of a root that is left out.
-        let without: Vec<_> =
-            all.iter().filter(|(key, _)| *key != root_key_of("files")).cloned().collect();
-        let (taken, left_out) = Entries::of_etcd(without).unwrap();
-        assert_eq!((taken.0.len(), left_out), (1, 2));
-    }
-
-    fn root_key_of(name: &str) -> String {
-        format!("{}/", digest(name))
-    }
-
-    #[test]
-    fn a_fault_does_not_stop_the_others() {
-        let bad_link = TEXT.replace("\\\\two\\y", "nowhere");
-        let (text, faults) = Entries::of_text(&bad_link).unwrap().checked_text();
-        let config = Config::parse(&text).unwrap();
-        let links: usize = config.namespaces.iter().map(|one| one.links.len()).sum();
-        assert_eq!((config.namespaces.len(), links, faults.len()), (2, 1, 1));
-        let later = TEXT.replace("ttl = 60", "newer = true");
-        let (text, faults) = Entries::of_text(&later).unwrap().checked_text();
-        assert_eq!((Config::parse(&text).unwrap().namespaces.len(), faults.len()), (1, 1));
-        // Two links, of which one is below the other.
-        let (text, faults) =
-            Entries::of_text(&TEXT.replace("\"c\"", "\"a\"")).unwrap().checked_text();
-        assert_eq!((Config::parse(&text).unwrap().namespaces.len(), faults.len()), (1, 1));
-    }
-
-    #[test]
-    fn entries_are_bounded() {
-        let comment = |len: usize| {
-            let text = format!("[[namespace]]\nname = \"a\"\n#{}\n", "c".repeat(len));
-            let end = vec![(root_key_of("a"), text.into_bytes())];
-            Entries::of_etcd(end).unwrap().1
-        };
-        let room = NAMESPACE_ENTRY_BYTES - "[[namespace]]\nname = \"a\"\n#\n".len();
-        assert_eq!([comment(room - 1), comment(room), comment(room + 1)], [0, 0, 1]);
-        let long = format!("[[namespace]]\nname = \"a\"\nx = \"{}\"\n", "c".repeat(room));
-        assert!(Entries::of_text(&long).unwrap_err().contains("32768 bytes"));
-        let many = |count: usize| (0..count).map(|at| (format!("x/{at}"), Vec::new()));
-        assert_eq!(Entries::of_etcd(many(ENTRIES_MAX)).unwrap().1, ENTRIES_MAX);
-        assert!(Entries::of_etcd(many(ENTRIES_MAX + 1)).is_err());
-        let large = (0..300).map(|at| (format!("x/{at}"), vec![b' '; NAMESPACE_ENTRY_BYTES]));
-        assert!(Entries::of_etcd(large).unwrap_err().contains("bytes"));
-    }
-}
+mod tests;

@@ -92,8 +92,8 @@ impl NamespaceStore {
         self.engine.watch(self.layout.namespaces(), after, tell)
     }
 
-    /// Reads all of them, as they are at one moment.
-    pub(crate) async fn read(&self) -> Result<KeptNamespaces, NotKept> {
+    /// Reads all of them, as they are at one moment. Entries of `known` are not parsed once more.
+    pub(crate) async fn read(&self, known: &Entries) -> Result<KeptNamespaces, NotKept> {
         let keys = Keys::One(self.layout.namespaces());
         let head = Range { keys, limit: 1, after: Vec::new(), revision: Revision(0) };
         let answer = self.range(head).await?;
@@ -108,7 +108,8 @@ impl NamespaceStore {
             return Err(NotKept::Refused(why));
         };
         let found = self.entries_of(folder, read_at).await?;
-        let taken = tokio::task::spawn_blocking(|| Entries::of_etcd(found)).await;
+        let known = known.clone();
+        let taken = tokio::task::spawn_blocking(move || Entries::of_etcd(found, &known)).await;
         let taken = taken.unwrap_or_else(|_| Err(String::from("internal error")));
         let (entries, left_out) = taken.map_err(NotKept::Refused)?;
         let folder = folder.to_owned();

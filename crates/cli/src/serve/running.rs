@@ -326,7 +326,7 @@ impl Running<'_> {
         let file = network.file.display().to_string();
         let checked = sources.with(&file, &after).config();
         checked.map_err(|failure| NotChanged::Bad(failure.to_string()))?;
-        network.write(&after).map_err(failed)?;
+        network.write_made(&after).map_err(failed)?;
         if self.reload().is_ok() {
             return Ok(());
         }

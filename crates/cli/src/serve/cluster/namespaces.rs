@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use frevo_cluster::limits::NAMESPACE_ATTEMPTS;
+use frevo_dfs::limits::NAMESPACES;
 use frevo_etcd::types::{Fault, Revision, WatchAnswer};
 use frevo_server::{NamespaceChange, NotChanged};
 use tokio::sync::{Mutex, Notify, oneshot};
@@ -32,6 +33,8 @@ pub(in crate::serve) struct Namespaces(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: NamespaceStore,
+    /// The latest entries that had no faults.
+    good: std::sync::Mutex<Entries>,
     /// The latest that is known of etcd. None if etcd has to be asked before a change.
     known: Mutex<Option<KeptNamespaces>>,
     /// The revision of the latest that this node has read or made.
@@ -121,8 +124,9 @@ pub(in crate::serve) struct Wanted {
 }
 
 impl State {
-    fn of(kept: KeptNamespaces, turn: Turn) -> Self {
-        let (text, faults) = kept.entries.checked_text();
+    /// Looks for faults in what is other than in `good`, which has none.
+    fn of(kept: KeptNamespaces, turn: Turn, good: &Entries) -> Self {
+        let (text, faults) = kept.entries.checked_text_since(good);
         let KeptNamespaces { entries, left_out, .. } = kept;
         Self { turn, entries, text, faults, left_out }
     }
@@ -164,6 +168,7 @@ impl Namespaces {
         let (clock, news) = (std::sync::Mutex::default(), Notify::new());
         Self(Arc::new(Inner {
             store,
+            good: std::sync::Mutex::default(),
             known,
             revision,
             clock,
@@ -199,7 +204,7 @@ impl Namespaces {
             };
             told = None;
             let after = kept.read_at;
-            let Some(state) = beside(move || State::of(kept, turn)).await else { return };
+            let Some(state) = self.state_of(kept, turn).await else { return };
             if !self.0.asking.serve(state, None).await {
                 return;
             }
@@ -231,6 +236,14 @@ impl Namespaces {
         Ok(Latest { kept, turn })
     }
 
+    /// Looks for faults in the namespaces.
+    async fn state_of(&self, kept: KeptNamespaces, turn: Turn) -> Option<State> {
+        let good = self.0.good();
+        let state = beside(move || State::of(kept, turn, &good)).await?;
+        self.0.note_good(&state.entries, &state.faults);
+        Some(state)
+    }
+
     /// Has what etcd has served again after a pause, because it could not be served.
     pub(in crate::serve) async fn retry(self) {
         if self.0.is_waiting.swap(true, Ordering::AcqRel) {
@@ -242,7 +255,8 @@ impl Namespaces {
     }
 
     async fn read(&self) -> Result<KeptNamespaces, NotKept> {
-        let kept = self.0.store.read().await?;
+        let good = self.0.good();
+        let kept = self.0.store.read(&good).await?;
         if kept.revision != Revision(0) {
             return Ok(kept);
         }
@@ -262,7 +276,7 @@ impl Namespaces {
                     "etcd had no namespaces and has those of this node now");
                 Ok(kept)
             }
-            Err(NotKept::Raced) => self.0.store.read().await,
+            Err(NotKept::Raced) => self.0.store.read(&good).await,
             Err(why) => Err(why),
         }
     }
@@ -295,7 +309,8 @@ impl Namespaces {
                 None => self.read().await.map_err(not_changed)?,
             };
             let (entries, wanted) = (before.entries.clone(), Arc::clone(&wanted));
-            let after = beside(move || wanted.made_of(&entries)).await;
+            let good = self.0.good();
+            let after = beside(move || wanted.made_of(&entries, &good)).await;
             let bug = || Err(NotChanged::Failed(String::from("internal error")));
             let after = match after.unwrap_or_else(bug) {
                 Ok(after) => after,
@@ -308,6 +323,7 @@ impl Namespaces {
             match self.0.store.replace(&before, entries.clone()).await {
                 Ok(kept) => {
                     let turn = self.0.note(&mut known, &kept);
+                    self.0.note_good(&entries, &faults);
                     *replaced = before.entries;
                     let left_out = kept.left_out;
                     return Ok(State { turn, entries, text, faults, left_out });
@@ -331,7 +347,7 @@ impl Namespaces {
             Ok(kept) => {
                 let turn = self.0.note(&mut known, &kept);
                 drop(known);
-                let Some(state) = beside(move || State::of(kept, turn)).await else { return };
+                let Some(state) = self.state_of(kept, turn).await else { return };
                 self.0.asking.serve(state, None).await;
             }
             Err(why) => {
@@ -361,6 +377,16 @@ impl Inner {
         clock.note(kept.revision, kept.read_at)
     }
 
+    fn good(&self) -> Entries {
+        self.good.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_good(&self, entries: &Entries, faults: &[String]) {
+        if faults.is_empty() {
+            *self.good.lock().unwrap_or_else(PoisonError::into_inner) = entries.clone();
+        }
+    }
+
     /// False for the changes that this node has read or made.
     fn is_news(&self, answer: &Result<WatchAnswer, Fault>) -> bool {
         match answer {
@@ -387,19 +413,28 @@ impl Inner {
 }
 
 impl Wanted {
-    /// The namespaces after the change.
-    fn made_of(&self, before: &Entries) -> Result<After, NotChanged> {
+    /// The namespaces after the change. It is made to the part that it is about, and this alone is checked, if
+    /// the others are those of `good`, which have no faults.
+    fn made_of(&self, before: &Entries, good: &Entries) -> Result<After, NotChanged> {
         let Self { change, sources, copy } = self;
         let failed = |failure: Failure| NotChanged::Failed(failure.to_string());
         let file = copy.file.display().to_string();
         let config = sources.config().map_err(failed)?;
-        let after = copy.changed(&before.text(), &config, change)?;
-        let entries = Entries::of_text(&after).map_err(NotChanged::Bad)?;
+        let part = before.touched_by(change);
+        let changed = copy.changed(&part.text(), &config, change)?;
+        let changed = Entries::of_text(&changed).map_err(NotChanged::Bad)?;
+        let entries = before.with(&part, &changed);
+        copy.check_size(entries.links(), entries.bytes())?;
         let table = sources.table_without_links();
         let check = |served: &str| sources.with(&file, served).config();
-        let (text, served) = (entries.text(), copy.served_of(&entries, &table));
-        if served.len() == text.len() && check(&served).is_ok() {
-            return Ok(After { entries, text, faults: Vec::new() });
+        let is_served = |entries: &Entries| {
+            let served = copy.served_of(entries, &table);
+            served.len() == entries.text().len() && check(&served).is_ok()
+        };
+        // A part cannot tell that all namespaces together are too many.
+        let is_alone = before == good && config.namespaces.len() + entries.roots() <= NAMESPACES;
+        if is_served(if is_alone { &changed } else { &entries }) {
+            return Ok(After { text: entries.text(), entries, faults: Vec::new() });
         }
         let (text, faults) = entries.checked_text();
         let (_, earlier) = before.checked_text();
