@@ -91,6 +91,30 @@ pub struct ShareSection {
     /// Permission bits that a new folder may have.
     #[serde(default)]
     pub directory_mode: Option<Mode>,
+    /// Permission bits that each new file has.
+    #[serde(default)]
+    pub force_file_mode: Option<Mode>,
+    /// Permission bits that each new folder has.
+    #[serde(default)]
+    pub force_directory_mode: Option<Mode>,
+    /// New files and folders have the permission bits of their folder.
+    #[serde(default)]
+    pub inherit_modes: bool,
+    /// New files and folders belong to the owner of their folder.
+    #[serde(default)]
+    pub inherit_owner: bool,
+    /// The default POSIX list of a folder decides on the rights of what is made in it.
+    #[serde(default)]
+    pub inherit_acls: bool,
+    /// ARCHIVE is the owner's right to execute a file.
+    #[serde(default)]
+    pub map_archive: bool,
+    /// SYSTEM is the group's right to execute a file.
+    #[serde(default)]
+    pub map_system: bool,
+    /// HIDDEN is the right of others to execute a file.
+    #[serde(default)]
+    pub map_hidden: bool,
     /// Keep DOS attributes in an extended attribute.
     #[serde(default)]
     pub dos_attributes: Option<bool>,
@@ -319,6 +343,14 @@ impl ShareSection {
             case_sensitive: false,
             file_mode: None,
             directory_mode: None,
+            force_file_mode: None,
+            force_directory_mode: None,
+            inherit_modes: false,
+            inherit_owner: false,
+            inherit_acls: false,
+            map_archive: false,
+            map_system: false,
+            map_hidden: false,
             dos_attributes: None,
             hide_dot_files: None,
             follow_symlinks: false,
@@ -394,6 +426,9 @@ impl ShareSection {
             let what = "samba_links and {user} in the path cannot be used together";
             faults.push(Fault::at(text, &self.path.span(), what));
         }
+        if let Some(fault) = self.fault_of_mapped(text) {
+            faults.push(fault);
+        }
         if let Some(what) = self.snapshots_fault() {
             faults.push(Fault::at(text, &self.name.span(), what));
         }
@@ -412,12 +447,43 @@ impl ShareSection {
         faults
     }
 
+    /// The fault of DOS attributes that are to be bits of the mode.
+    fn fault_of_mapped(&self, text: &str) -> Option<Fault> {
+        if !(self.map_archive || self.map_system || self.map_hidden) {
+            return None;
+        }
+        let at = &self.name.span();
+        if self.dos_attributes != Some(false) {
+            let what = "map_archive, map_system and map_hidden need dos_attributes = false";
+            let fault = Fault::at(text, at, what);
+            return Some(fault.hint("or remove them: attributes are stored apart from the mode"));
+        }
+        let lists = self.nt_acls.unwrap_or(NtAclsChoice::Xattr);
+        (lists == NtAclsChoice::Xattr).then(|| {
+            // A stored list does not apply any more when the mode of its file changes.
+            let what = "map_archive, map_system and map_hidden need nt_acls = \"posix\" or \"off\"";
+            Fault::at(text, at, what)
+        })
+    }
+
     /// The fault of the keys that name users and groups of the host.
     fn fault_of_users(&self, text: &str) -> Option<Fault> {
         let acts = self.run_as == Some(RunAsChoice::User);
         if let Some(user) = self.force_user.as_ref().filter(|_| acts) {
             let what = "force_user and run_as = \"user\" cannot be used together";
             return Some(Fault::at(text, &user.span(), what));
+        }
+        if self.inherit_owner {
+            let at = &self.name.span();
+            if !acts && self.force_user.is_none() {
+                let what = "inherit_owner needs run_as = \"user\" or force_user";
+                return Some(Fault::at(text, at, what));
+            }
+            if self.nt_acls.unwrap_or(NtAclsChoice::Xattr) == NtAclsChoice::Xattr {
+                // A stored list names the owner, and only the owner stores one.
+                let what = "inherit_owner needs nt_acls = \"posix\" or \"off\"";
+                return Some(Fault::at(text, at, what));
+            }
         }
         let group = self.force_group.as_ref()?;
         let has_no_effect = !acts && self.force_user.is_none();

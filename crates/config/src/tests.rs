@@ -164,6 +164,14 @@ pub(super) const EVERY_KEY: &str = r#"
         case_sensitive = true
         file_mode = "0644"
         directory_mode = 0o755
+        force_file_mode = "0060"
+        force_directory_mode = 0o2070
+        inherit_modes = true
+        inherit_owner = true
+        inherit_acls = true
+        map_archive = true
+        map_system = true
+        map_hidden = true
         dos_attributes = false
         hide_dot_files = false
         follow_symlinks = true
@@ -357,6 +365,25 @@ fn what_contradicts_itself_is_found_all_at_once() {
     );
     let text = "[server]\nmin_dialect = \"3.1.1\"\nmax_dialect = \"2.1\"\nciphers = []\nencryption = \"required\"\n";
     assert_eq!(faults(text).len(), 3);
+}
+
+#[test]
+fn bits_of_modes_and_owners_need_files_without_stored_lists() {
+    for (keys, what) in [
+        ("map_hidden = true", "need dos_attributes = false"),
+        ("map_archive = true\ndos_attributes = false", "need nt_acls"),
+        ("inherit_owner = true\nnt_acls = \"posix\"", "needs run_as"),
+        ("inherit_owner = true\nrun_as = \"user\"", "needs nt_acls"),
+    ] {
+        let fault = fault(&format!("{SHARE}{keys}\n"));
+        assert!(fault.contains(what), "{fault}");
+    }
+    for keys in [
+        "map_system = true\ndos_attributes = false\nnt_acls = \"off\"",
+        "inherit_owner = true\nforce_user = \"media\"\nnt_acls = \"posix\"",
+    ] {
+        Config::parse(&format!("{SHARE}{keys}\n")).unwrap();
+    }
 }
 
 #[test]

@@ -64,7 +64,9 @@ pub use errno::fault_of;
 #[doc(hidden)]
 pub use host::attempt_watch;
 pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
-pub use options::{Case, NtAcls, PosixOptions, SIDE_FOLDER, Streams, is_side as is_own_folder};
+pub use options::{
+    Case, ModeAttributes, NtAcls, PosixOptions, SIDE_FOLDER, Streams, is_side as is_own_folder,
+};
 pub use remembered::{
     forget_remembered, forget_unused_names, remembered_bytes, remembers_names, watched_bytes,
 };

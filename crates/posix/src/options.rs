@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use frevo_wire::dtyp::FileAttributes;
+
 use crate::fold::without_tail;
 use crate::snapshot_folders::SnapshotFolders;
 
@@ -52,6 +54,70 @@ pub fn is_side(entry: &[u8]) -> bool {
     [SIDE_FOLDER, SNAPSHOT_FOLDER].iter().any(|own| entry.eq_ignore_ascii_case(own.as_bytes()))
 }
 
+/// DOS attributes that are stored as bits of a file's mode, as smbd stores them without DOSATTRIB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ModeAttributes {
+    /// ARCHIVE is the owner's right to execute.
+    pub archive: bool,
+    /// SYSTEM is the group's right to execute.
+    pub system: bool,
+    /// HIDDEN is the right of others to execute.
+    pub hidden: bool,
+}
+
+impl ModeAttributes {
+    /// The attributes in use, each with its bit.
+    fn pairs(self) -> impl Iterator<Item = ModeBit> {
+        let all = [
+            (self.archive, FileAttributes::ARCHIVE, 0o100),
+            (self.system, FileAttributes::SYSTEM, 0o010),
+            (self.hidden, FileAttributes::HIDDEN, 0o001),
+        ];
+        let used = all.into_iter().filter(|(is_used, ..)| *is_used);
+        used.map(|(_, attribute, bit)| ModeBit { attribute, bit })
+    }
+
+    /// True if no attribute is stored so.
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Returns the attributes of a file with the permission bits `mode`.
+    pub(crate) fn of_mode(self, mode: u32) -> FileAttributes {
+        let set = self.pairs().filter(|pair| mode & pair.bit != 0);
+        set.fold(FileAttributes::EMPTY, |all, pair| all | pair.attribute)
+    }
+
+    /// Returns the bits for these attributes.
+    pub(crate) fn bits_of(self, attributes: FileAttributes) -> u32 {
+        let set = self.pairs().filter(|pair| attributes.contains(pair.attribute));
+        set.fold(0, |all, pair| all | pair.bit)
+    }
+
+    /// Returns `mode` with the bits for these attributes, and without those for others.
+    pub(crate) fn applied_to(self, mode: u32, attributes: FileAttributes) -> u32 {
+        let used = self.pairs().fold(0, |all, pair| all | pair.bit);
+        mode & !used | self.bits_of(attributes)
+    }
+}
+
+/// An attribute and the bit that stores it.
+struct ModeBit {
+    attribute: FileAttributes,
+    bit: u32,
+}
+
+/// The parts of a directory that objects made in it inherit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Heritage {
+    /// The directory's permission bits. None if they do not count.
+    pub(crate) mode: Option<u32>,
+    /// True if the directory has a default access list, and that counts.
+    pub(crate) has_list: bool,
+    /// The directory's owner, if new objects belong to it.
+    pub(crate) owner: Option<u32>,
+}
+
 /// Options of a [`crate::PosixVfs`].
 #[derive(Debug, Clone)]
 pub struct PosixOptions {
@@ -62,6 +128,21 @@ pub struct PosixOptions {
     pub create_mask: Option<u32>,
     /// Permission bits that a created directory may have; None as in `create_mask`.
     pub directory_mask: Option<u32>,
+    /// Permission bits that each created file has, whatever the mask is; not set-user-ID and
+    /// set-group-ID.
+    pub forced_file_mode: u32,
+    /// Permission bits that each created directory has, also set-group-ID.
+    pub forced_directory_mode: u32,
+    /// Created files have the bits for reading and writing of their directory, created directories all
+    /// its bits, in place of the masks and the forced bits.
+    pub inherit_modes: bool,
+    /// Created files and directories belong to the owner of their directory.
+    pub inherit_owner: bool,
+    /// Where a directory has a default access list, the list alone decides on the rights of directories
+    /// made in it, and the list and the mask on those of files.
+    pub inherit_lists: bool,
+    /// DOS attributes in the modes of files, for a share without `dos_attributes`.
+    pub mode_attributes: ModeAttributes,
     /// The comparison of names.
     pub case: Case,
     /// Stores DOS attributes and creation times in `user.DOSATTRIB`.
@@ -112,6 +193,12 @@ impl Default for PosixOptions {
             read_only: false,
             create_mask: None,
             directory_mask: None,
+            forced_file_mode: 0,
+            forced_directory_mode: 0,
+            inherit_modes: false,
+            inherit_owner: false,
+            inherit_lists: false,
+            mode_attributes: ModeAttributes::default(),
             case: Case::Insensitive,
             dos_attributes: true,
             nt_acls: NtAcls::Xattr,
@@ -138,23 +225,90 @@ impl Default for PosixOptions {
 const DEFAULT_MASK: u32 = 0o755;
 
 impl PosixOptions {
-    /// Returns the permission bits of a new file for which a client asks for `mode`. set-user-ID
-    /// and set-group-ID are never set for a client: the file would belong to the user that the
-    /// server runs as.
-    pub(crate) fn file_mode_of(&self, mode: Option<u32>) -> u32 {
-        let bits = match mode {
-            Some(mode) => mode & self.create_mask.unwrap_or(0o7777),
-            None => 0o666 & self.create_mask.unwrap_or(DEFAULT_MASK),
+    /// Returns the permission bits of a new file with these attributes for which a client asks for
+    /// `mode`. set-user-ID and set-group-ID are never set for a client: the file would belong to the
+    /// user that the server runs as.
+    pub(crate) fn file_mode_of(
+        &self,
+        mode: Option<u32>,
+        attributes: FileAttributes,
+        from: Heritage,
+    ) -> u32 {
+        let mask = self.create_mask.unwrap_or(DEFAULT_MASK);
+        let mapped = self.mode_attributes.bits_of(attributes);
+        let bits = match (mode, from) {
+            (Some(mode), _) => mode & self.create_mask.unwrap_or(0o7777) | self.forced_file_mode,
+            (None, Heritage { has_list: true, .. }) => 0o777 & mask,
+            (None, Heritage { mode: Some(parent), .. }) => parent & 0o666 | mapped,
+            (None, _) => (0o666 | mapped) & mask | self.forced_file_mode,
         };
         bits & 0o1777
     }
 
-    /// Returns the permission bits of a new directory. It inherits set-group-ID from its parent.
-    pub(crate) fn directory_mode_of(&self, mode: Option<u32>) -> u32 {
-        let bits = match mode {
-            Some(mode) => mode & self.directory_mask.unwrap_or(0o7777),
-            None => 0o777 & self.directory_mask.unwrap_or(DEFAULT_MASK),
+    /// Returns the permission bits of a new directory. It inherits set-group-ID from its parent, or has
+    /// it from [`Self::group_bit`].
+    pub(crate) fn directory_mode_of(&self, mode: Option<u32>, from: Heritage) -> u32 {
+        let (mask, forced) =
+            (self.directory_mask.unwrap_or(DEFAULT_MASK), self.forced_directory_mode);
+        let bits = match (mode, from) {
+            (Some(mode), _) => mode & self.directory_mask.unwrap_or(0o7777) | forced,
+            (None, Heritage { has_list: true, .. }) => 0o777 & mask,
+            // Its owner may always make files in it.
+            (None, Heritage { mode: Some(parent), .. }) => parent | 0o200,
+            (None, _) => 0o777 & mask | forced,
         };
         bits & 0o1777
+    }
+
+    /// Returns set-group-ID if each new directory gets it, else 0.
+    pub(crate) fn group_bit(&self, from: Heritage) -> u32 {
+        if from.mode.is_none() && !from.has_list { self.forced_directory_mode & 0o2000 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: Heritage = Heritage { mode: Some(0o3750), has_list: false, owner: None };
+    const LIST: Heritage = Heritage { mode: Some(0o700), has_list: true, owner: None };
+
+    #[test]
+    fn modes_are_masked_forced_or_inherited() {
+        let options = PosixOptions {
+            create_mask: Some(0o640),
+            directory_mask: Some(0o750),
+            forced_file_mode: 0o6011,
+            forced_directory_mode: 0o6070,
+            ..PosixOptions::default()
+        };
+        let file = |mode, from| options.file_mode_of(mode, FileAttributes::ARCHIVE, from);
+        let directory = |mode, from| options.directory_mode_of(mode, from);
+        assert_eq!(file(None, Heritage::default()), 0o651, "neither set-user-ID nor set-group-ID");
+        assert_eq!(file(Some(0o777), Heritage::default()), 0o651);
+        assert_eq!(file(None, PARENT), 0o640, "the bits for reading and writing");
+        assert_eq!(file(None, LIST), 0o640, "the mask");
+        assert_eq!(directory(None, Heritage::default()), 0o770);
+        assert_eq!(directory(Some(0o700), Heritage::default()), 0o770);
+        assert_eq!(directory(None, PARENT), 0o1750);
+        assert_eq!(directory(None, Heritage { mode: Some(0o500), ..PARENT }), 0o700);
+        assert_eq!(directory(None, LIST), 0o750);
+        assert_eq!(options.group_bit(Heritage::default()), 0o2000);
+        assert_eq!(options.group_bit(PARENT), 0, "the kernel hands it down");
+    }
+
+    #[test]
+    fn attributes_are_bits_of_the_mode() {
+        let (archive, hidden) = (FileAttributes::ARCHIVE, FileAttributes::HIDDEN);
+        let mode_attributes = ModeAttributes { archive: true, system: false, hidden: true };
+        let options = PosixOptions { mode_attributes, ..PosixOptions::default() };
+        let made = |attributes, from| options.file_mode_of(None, attributes, from);
+        assert_eq!(made(archive | FileAttributes::SYSTEM, Heritage::default()), 0o744);
+        assert_eq!(made(archive | hidden, PARENT), 0o741);
+        assert_eq!(mode_attributes.of_mode(0o751), archive | hidden);
+        assert_eq!(mode_attributes.of_mode(0o650), FileAttributes::EMPTY);
+        assert_eq!(mode_attributes.applied_to(0o755, hidden), 0o655);
+        assert_eq!(mode_attributes.applied_to(0o640, archive), 0o740);
+        assert_eq!(ModeAttributes::default().applied_to(0o755, archive), 0o755);
     }
 }

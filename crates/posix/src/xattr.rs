@@ -17,6 +17,7 @@ use crate::limits::{
     DOSATTRIB_BYTES, RETRIES, XATTR_LIST_BYTES, XATTR_LIST_FILLED, XATTR_NAME_BYTES,
     XATTR_NAMES_ON_CORE, XATTR_VALUE_BYTES,
 };
+use crate::ntacl;
 use crate::patience;
 use crate::stat;
 use crate::sys::ProcPath;
@@ -47,6 +48,11 @@ pub(crate) struct Handle {
     fd: Arc<OwnedFd>,
     /// True if it was opened with O_PATH.
     path_only: bool,
+}
+
+/// True if a directory has a default access list, which new objects in it get.
+pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
+    rustix::fs::getxattr_query(ProcPath::of(dir).as_c_str(), ntacl::DEFAULT).is_ok()
 }
 
 impl Handle {

@@ -195,7 +195,7 @@ pub(crate) fn fingerprints(config: &Config) -> Vec<Fingerprint> {
     }
     let mut parts = vec![Fingerprint { part: "[cluster]".to_owned(), digest: digest(&whole) }];
     for share in config.shares.iter().filter(|share| share.cluster) {
-        let values = [
+        let mut values = vec![
             format!("{} {:?}", share.unit(), share.weight),
             format!("{:?} {}", config.fence_of(share), addresses(&share.addresses)),
             format!("{} {} {}", share.continuous, share.read_only, share.encrypt),
@@ -205,6 +205,19 @@ pub(crate) fn fingerprints(config: &Config) -> Vec<Fingerprint> {
             format!("{:?} {:?} {:?}", share.run_as, share.file_mode, share.directory_mode),
             format!("{:?} {:?}", share.allow, share.deny),
         ];
+        // Earlier versions of Frevo do not have these keys, and have the same digest without them.
+        let forced = [share.force_file_mode, share.force_directory_mode];
+        let chosen = [
+            share.inherit_modes,
+            share.inherit_owner,
+            share.inherit_acls,
+            share.map_archive,
+            share.map_system,
+            share.map_hidden,
+        ];
+        if forced.iter().any(Option::is_some) || chosen.contains(&true) {
+            values.push(format!("{forced:?} {chosen:?}"));
+        }
         let part = fold_name(share.name.get_ref().as_str());
         parts.push(Fingerprint { part, digest: digest(&values.join("\n")) });
     }

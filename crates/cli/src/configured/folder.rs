@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frevo_config::{NtAclsChoice, ShareSection, StreamsChoice, USER, nearest};
-use frevo_posix::{Case, NtAcls, PosixOptions, PosixVfs, Streams};
+use frevo_posix::{Case, ModeAttributes, NtAcls, PosixOptions, PosixVfs, Streams};
 use frevo_server::folders::ShareFolder;
 use frevo_server::share::UserFolders;
 use frevo_store::Vfs;
@@ -42,6 +42,16 @@ fn posix_options(section: &ShareSection) -> PosixOptions {
     if let Some(mode) = section.directory_mode {
         options.directory_mask = Some(mode.0);
     }
+    options.forced_file_mode = section.force_file_mode.map_or(0, |mode| mode.0);
+    options.forced_directory_mode = section.force_directory_mode.map_or(0, |mode| mode.0);
+    options.inherit_modes = section.inherit_modes;
+    options.inherit_owner = section.inherit_owner;
+    options.inherit_lists = section.inherit_acls;
+    options.mode_attributes = ModeAttributes {
+        archive: section.map_archive,
+        system: section.map_system,
+        hidden: section.map_hidden,
+    };
     options.dos_attributes = section.dos_attributes.unwrap_or(options.dos_attributes);
     options.hide_dot_files = section.hide_dot_files.unwrap_or(options.hide_dot_files);
     options.hide_files.clone_from(&section.hide_files);

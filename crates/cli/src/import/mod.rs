@@ -14,6 +14,7 @@ mod host_facts;
 mod host_look;
 mod hosts;
 mod include;
+mod modes;
 mod modules;
 mod names;
 mod options;

@@ -1,12 +1,13 @@
 //! A section of smb.conf to `[[share]]`.
 
-use frevo_config::{Mode, ShareName, nearest};
+use frevo_config::{ShareName, nearest};
 
 use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;
 use super::dfs_links::{self, DfsRoot};
 use super::host_facts::HostFacts;
 use super::hosts::Hosts;
+use super::modes::{self, ShareModes};
 use super::names::NameRules;
 use super::options::{self, Effect};
 use super::report::{Report, Weight};
@@ -52,11 +53,6 @@ fn convert_folder(section: &Section, conversion: &mut Conversion<'_>) -> String 
     }
     toml.lines().for_each(|written| commented.push_str(&comment(written)));
     commented
-}
-
-/// True for permission bits that say nothing.
-fn is_zero(mode: &str) -> bool {
-    mode.chars().all(|digit| digit == '0')
 }
 
 /// A line of a comment. TOML has no control characters there, but a tab.
@@ -152,6 +148,11 @@ impl<'a> Share<'a> {
         self.modules.iter().any(|word| {
             word.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(module))
         })
+    }
+
+    fn modes(&self) -> ShareModes<'a> {
+        let has_lists = self.loads("acl_xattr");
+        ShareModes { section: self.section, global: self.global, has_lists }
     }
 
     /// A value with the name of the share for `%S`.
@@ -330,12 +331,8 @@ impl<'a> Share<'a> {
                 reasons.push(Reason::of(parameter, why));
             }
         }
-        for name in ["create mask", "directory mask"] {
-            let parameter = self.parameter(name);
-            if let Some(parameter) = parameter.filter(|p| p.value.parse::<Mode>().is_err()) {
-                reasons.push(Reason::of(parameter, "the value is not permission bits"));
-            }
-        }
+        let faults = self.modes().faults().into_iter();
+        reasons.extend(faults.map(|fault| Reason::of(fault.parameter, fault.why)));
         let encrypt = self.section.parameter("server smb encrypt");
         if let Some(parameter) = encrypt.filter(|p| encryption(&p.value).is_none()) {
             reasons.push(Reason::of(parameter, "unknown value"));
@@ -431,8 +428,9 @@ impl<'a> Share<'a> {
         }
         self.write_identities(toml);
         self.write_access(report, toml);
-        self.write_modes(report, toml);
+        modes::write(&self.modes(), report, toml);
         self.write_files(toml);
+        modes::write_plain(&self.modes(), report, toml);
         share_modules::write(self, report, toml);
         self.report_rest(report);
     }
@@ -512,39 +510,6 @@ impl<'a> Share<'a> {
 
     pub(super) fn is_read_only(&self) -> bool {
         self.loads("readonly") || self.truth("read only").unwrap_or(true)
-    }
-
-    /// The permission bits of new files and folders. Bits that are forced are bits that may be set:
-    /// clients ask for 0666 and 0777, unless they have the POSIX extensions.
-    fn write_modes(&self, report: &mut Report, toml: &mut String) {
-        // The modes are always written, because without a mask, clients with the POSIX extensions
-        // could set all bits.
-        let modes = [
-            ("file_mode", "create mask", 0o744, "force create mode", 0o666),
-            ("directory_mode", "directory mask", 0o755, "force directory mode", 0o777),
-        ];
-        for (key, name, default, forcing, asked) in modes {
-            let bits = |name| self.value(name).and_then(|value| value.parse::<Mode>().ok());
-            let mask = bits(name).map_or(default, |mode| mode.0);
-            let forced = bits(forcing).map_or(0, |mode| mode.0);
-            line(toml, key, &format!("\"{:04o}\"", mask | forced));
-            let Some(parameter) = self.parameter(forcing).filter(|p| !is_zero(&p.value)) else {
-                continue;
-            };
-            let lost = forced & !asked;
-            let why = if bits(forcing).is_none() {
-                String::from("the value is not permission bits; see file_mode and directory_mode")
-            } else if lost == 0 {
-                format!("see {key}; Linux clients with the POSIX extensions may set fewer bits")
-            } else if lost & 0o2000 != 0 {
-                format!(
-                    "see {key}; for new files of the folder's group run chmod g+s on the folders"
-                )
-            } else {
-                format!("see {key}; the bits {lost:04o} are not set for new files")
-            };
-            report.parameter(Weight::Stricter, &self.section.name, parameter, &why);
-        }
     }
 
     /// How files are shown and made.

@@ -1,7 +1,9 @@
 mod files;
 mod openness;
 
-use frevo_config::{Config, DialectName, EncryptionChoice, Mode, RunAsChoice, SigningChoice, Who};
+use frevo_config::{
+    Config, DialectName, EncryptionChoice, Mode, NtAclsChoice, RunAsChoice, SigningChoice, Who,
+};
 
 use super::modules;
 use super::options::{self, Effect};
@@ -394,23 +396,78 @@ fn forced_modes_are_modes() {
     let (config, _, report) = import(
         "[a]\npath=/a\nforce create mode=0664\nforce directory mode=2775\n\
          [b]\npath=/b\ncreate mask=0600\nforce create mode=0111\n\
-         [c]\npath=/c\nforce create mode=0\nforce directory mode=000\n",
+         [c]\npath=/c\nforce create mode=0\nforce directory mode=000\n\
+         [d]\npath=/d\nforce create mode=06060\nforce directory mode=4070\n",
     );
-    let modes: Vec<_> =
-        config.shares.iter().map(|share| (share.file_mode, share.directory_mode)).collect();
     let mode = |bits| Some(Mode(bits));
-    assert_eq!(
-        modes,
-        [(mode(0o764), mode(0o2775)), (mode(0o711), mode(0o755)), (mode(0o744), mode(0o755))]
-    );
+    let modes: Vec<_> = config
+        .shares
+        .iter()
+        .map(|s| [s.file_mode, s.force_file_mode, s.directory_mode, s.force_directory_mode])
+        .collect();
+    let expected = [
+        [mode(0o744), mode(0o664), mode(0o755), mode(0o2775)],
+        [mode(0o600), mode(0o111), mode(0o755), None],
+        [mode(0o744), None, mode(0o755), None],
+        [mode(0o744), mode(0o060), mode(0o755), mode(0o070)],
+    ];
+    assert_eq!(modes, expected);
     for line in [
-        "[a] line 3: force create mode = 0664: see file_mode; Linux clients",
-        "[a] line 4: force directory mode = 2775: see directory_mode; for new files of the folder's group",
-        "[b] line 8: force create mode = 0111: see file_mode; the bits 0111 are not set",
+        "[d] line 15: force create mode = 06060: the bits 6000 are never set for clients",
+        "[d] line 16: force directory mode = 4070: the bits 4000 are never set for clients",
     ] {
         assert!(report.contains(line), "{line} not in {report}");
     }
-    assert!(!report.contains("[c]"), "{report}");
+    assert!(["[a]", "[b]", "[c]"].iter().all(|name| !report.contains(name)), "{report}");
+}
+
+#[test]
+fn modes_owners_and_lists_are_inherited_as_in_samba() {
+    let (config, ..) = import(
+        "[a]\npath=/a\ninherit permissions = yes\ninherit acls = yes\ninherit owner = yes\n\
+         [b]\npath=/b\ninherit permissions = no\ninherit acls = no\ninherit owner = no\n\
+         [c]\npath=/c\ninherit owner = Unix only\nnt acl support = no\n",
+    );
+    let inherited: Vec<_> = config
+        .shares
+        .iter()
+        .map(|s| ([s.inherit_modes, s.inherit_acls, s.inherit_owner], s.nt_acls))
+        .collect();
+    assert_eq!(
+        inherited,
+        [
+            ([true; 3], Some(NtAclsChoice::Posix)),
+            ([false; 3], None),
+            ([false, false, true], Some(NtAclsChoice::Off)),
+        ]
+    );
+}
+
+/// In Samba attributes that are stored are no bits of the mode, whatever is said of these.
+#[test]
+fn attributes_are_stored_or_bits_of_the_mode() {
+    let (config, _, report) = import(
+        "[a]\npath=/a\nmap archive = yes\nmap hidden = yes\nmap system = no\n\
+         [b]\npath=/b\nstore dos attributes = no\nmap hidden = yes\n\
+         [c]\npath=/c\nstore dos attributes = no\nmap archive = no\n\
+         [d]\npath=/d\nstore dos attributes = no\nmap system = yes\nvfs objects = acl_xattr\n",
+    );
+    let mapped: Vec<_> = config
+        .shares
+        .iter()
+        .map(|s| ([s.map_archive, s.map_hidden, s.map_system], s.dos_attributes, s.nt_acls))
+        .collect();
+    assert_eq!(
+        mapped,
+        [
+            ([false; 3], None, None),
+            ([true, true, false], Some(false), Some(NtAclsChoice::Posix)),
+            ([false; 3], Some(false), None),
+            ([false; 3], Some(false), None),
+        ]
+    );
+    let line = "[d] line 17: map system = yes: a stored access list does not apply any more";
+    assert!(report.contains(line), "{report}");
 }
 
 /// Losses by Samba's defaults, and by options without an equal, are told with what to do.

@@ -7,7 +7,7 @@
 use frevo_store::Fault;
 use frevo_store::vfs::{BasicChange, Kind, STORED_ATTRIBUTES, VfsResult};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
-use rustix::fs::{Access, AtFlags, Timespec, Timestamps};
+use rustix::fs::{Access, AtFlags, CWD, Mode, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::PosixNode;
@@ -16,7 +16,7 @@ use crate::dosattrib::{DosAttrib, KeptTimes, SetChangeTime};
 use crate::errno::fault_of;
 use crate::limits::DOSATTRIB_BYTES;
 use crate::stat::{self, Extra};
-use crate::sys;
+use crate::sys::{self, ProcPath};
 use crate::xattr::DOSATTRIB;
 
 /// The place of the times that a client has set.
@@ -128,6 +128,9 @@ impl PosixNode {
         if is_bare && matches!(times, TimesSet::None) {
             return Ok(());
         }
+        if let Some(attributes) = change.attributes {
+            self.set_mode_attributes(attributes)?;
+        }
         if !self.share.keeps_attributes() || !self.has_xattrs() {
             // The file system cannot store attributes. The request succeeds nevertheless, as with
             // smbd, because clients that copy files always send attributes.
@@ -170,6 +173,24 @@ impl PosixNode {
         // the client's times is optional and may fail without an error.
         let is_optional = is_bare && matches!(times, TimesSet::Ignored(_));
         if is_optional { Ok(()) } else { stored }
+    }
+
+    /// Sets the attributes that are bits of a file's mode.
+    fn set_mode_attributes(&self, attributes: FileAttributes) -> VfsResult<()> {
+        let mapped = self.share.mode_attributes();
+        if mapped.is_empty() || self.kind != Kind::File {
+            return Ok(());
+        }
+        let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+        let mode = u32::from(stx.stx_mode) & 0o7777;
+        let wanted = mapped.applied_to(mode, attributes);
+        if wanted == mode {
+            return Ok(());
+        }
+        let path = ProcPath::of(self.handle.fd());
+        let mode = Mode::from_raw_mode(wanted & 0o1777);
+        let change = || rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
+        self.or_as_server(change).map_err(fault_of)
     }
 
     /// Returns the stored value, also to a user who may change it and not read it.

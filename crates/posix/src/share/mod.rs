@@ -13,8 +13,9 @@ use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use frevo_store::vfs::{HostAccess, VfsResult, Volume};
+use frevo_store::vfs::{HostAccess, Kind, VfsResult, Volume};
 use frevo_store::{Fault, FileKey, Name, Stat};
+use frevo_wire::dtyp::FileAttributes;
 use frevo_wire::fscc::Pattern;
 use rustix::fs::{Access, Statx};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ use crate::cache::NameCache;
 use crate::casing::Casing;
 use crate::kept_folders::KeptFolders;
 use crate::names::Spelling;
-use crate::options::{Case, PosixOptions};
+use crate::options::{Case, ModeAttributes, PosixOptions};
 use crate::share::guard::Guard;
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
@@ -99,7 +100,14 @@ impl Share {
 
     /// Returns the state of a file of this share.
     pub(crate) fn stat_of(&self, stx: &Statx, extra: &Extra) -> Stat {
-        let stat = stat::stat_of(stx, extra);
+        let mut stat = stat::stat_of(stx, extra);
+        let mapped = self.mode_attributes();
+        if !mapped.is_empty() && stat.kind == Kind::File {
+            let attributes =
+                stat.attributes.without(FileAttributes::NORMAL) | mapped.of_mode(stat.mode);
+            stat.attributes =
+                if attributes.is_empty() { FileAttributes::NORMAL } else { attributes };
+        }
         Stat { key: self.marked(stat.key), id: self.id_of(stat.key), ..stat }
     }
 
@@ -113,6 +121,15 @@ impl Share {
     /// True if DOSATTRIB is used.
     pub(crate) fn keeps_attributes(&self) -> bool {
         self.options.dos_attributes && self.volume.xattrs
+    }
+
+    /// Returns the DOS attributes that the modes of files store.
+    pub(crate) fn mode_attributes(&self) -> ModeAttributes {
+        if self.options.dos_attributes {
+            ModeAttributes::default()
+        } else {
+            self.options.mode_attributes
+        }
     }
 
     /// True if an entry is HIDDEN because of its name.

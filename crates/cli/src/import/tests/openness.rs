@@ -106,7 +106,8 @@ fn nothing_becomes_more_open() {
         "create mask = rw",
         "copy = other",
         "available = no",
-        "inherit permissions = yes",
+        "inherit owner = yes\nvfs objects = acl_xattr",
+        "inherit owner = sometimes",
         "preexec close = yes",
         "path = /srv/%m",
     ] {
