@@ -163,22 +163,21 @@ def check_kind(ctx, kind):
             crowded(ctx, Path(disk.folder))
 
 
-def register(kind, name):
+def register(kind, name, *, full_only):
     def run_kind(ctx):
         check_kind(ctx, kind)
 
     words = "names in any case, times, long and private names, three clients at once"
-    group(f"disks/fuse-{kind.__name__}", doc=f"A share on {name}: {words}.")(run_kind)
+    group(f"disks/fuse-{kind.__name__}", full_only=full_only, doc=f"A share on {name}: {words}.")(run_kind)
 
 
-for one, known_as in {
-    exfat: "exfat-fuse",
-    ntfs: "ntfs-3g",
-    bindfs: "bindfs",
-    mergerfs: "mergerfs",
-    sshfs: "sshfs",
-}.items():
-    register(one, known_as)
+# The quick run has one of each sort: one that ignores case (exfat, in disks/fuse-below), one that keeps names
+# in UTF-16, and one that passes everything on.
+register(exfat, "exfat-fuse", full_only=True)
+register(ntfs, "ntfs-3g", full_only=False)
+register(bindfs, "bindfs", full_only=False)
+register(mergerfs, "mergerfs", full_only=True)
+register(sshfs, "sshfs", full_only=True)
 
 
 @group("disks/fuse-below")
