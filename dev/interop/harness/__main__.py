@@ -18,6 +18,7 @@ from .peers import (  # noqa: F401
     cluster_plot,
     cluster_torture,
     cluster_upgrade,
+    compression,
     crossing,
     dfs,
     dfs_failover,

@@ -68,6 +68,8 @@ PROFILES = {
         ],
         [*AS_ROOT, "-m", "share-encrypted=encrypt = true", "-m", "MyShare", "-m", "PublicShare"],
     ),
+    # The share squeezed has its data compressed by clients that can.
+    "compression": ([*OFFERED, "-m", 'squeezed=compress = "all"'], []),
     # A client makes one channel per address, or several channels to an address with RSS.
     "multichannel": (
         [*OFFERED, "-x", "--listen", "-x", f"0.0.0.0:{PORT}"],

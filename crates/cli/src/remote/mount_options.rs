@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(with("multichannel,max_channels=2"), ["--channels", "2"]);
         assert_eq!(with("guest"), ["--guest"]);
         assert_eq!(with("nounix,nodfs,seal"), ["--no-posix", "--dfs", "never", "--encrypt"]);
+        assert_eq!(with("compress"), ["--compress", "on"]);
         assert_eq!(with("uid=root,gid=root"), ["--uid", "0", "--gid", "0"]);
         let line = ["//box/photos", "/mnt", "-o", "port=4450,prefixpath=/2026/may"];
         assert_eq!(of(&line)[1], "//box:4450/photos/2026/may");

@@ -85,7 +85,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     if (count == 0 && request.length != 0) || count < request.minimum_count {
         return Err(Status::END_OF_FILE.into());
     }
-    write_head(rq, count, out);
+    write_head(count, hooked!(rq.connection, pads_reads), out);
     if let Payload::Buf(data) = &payload
         && may_compress
         && open.shrinks(data)
@@ -96,10 +96,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
-/// Writes what stands before `count` bytes of data.
-fn write_head(rq: &Request<'_>, count: u32, out: &mut Response) {
+/// Writes what stands before `count` bytes of data, with padding if it `pads`.
+fn write_head(count: u32, pads: bool, out: &mut Response) {
     let mut head = read::response_head(count, 0, ReadResponseFlags::EMPTY);
-    if hooked!(rq.connection, pads_reads) {
+    if pads {
         let [_, _, offset, ..] = &mut head;
         *offset = offset.saturating_add(8);
         out.bytes_mut().extend(head);
