@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use frevo_net::transport::{Dialer, Stream, Transport};
 use parking_lot::Mutex;
@@ -19,6 +20,8 @@ use crate::staggered::Staggered;
 #[derive(Debug)]
 pub struct Dialers {
     order: Vec<Choice>,
+    /// Time limit of an attempt over the last transport, if not every server has it.
+    alone: Duration,
     in_vain: Mutex<Vec<InVain>>,
 }
 
@@ -48,7 +51,11 @@ pub(crate) fn dialers(options: &Options) -> Arc<dyn Dial> {
     let choice = |dialer: &Dialer| (dialer.transport(), Arc::new(dialer.clone()) as _);
     let quic = (options.quic != Quic::Off)
         .then(|| (Transport::Quic, Arc::new(QuicDialer::new(options)) as Arc<dyn Dial>));
-    Arc::new(Dialers::new(order.iter().map(choice).chain(quic)))
+    let mut dialers = Dialers::new(order.iter().map(choice).chain(quic));
+    // A name may have several addresses, of which the first ones do not answer. The rest of the time is
+    // for the sentence that tells the transport.
+    dialers.alone = options.connect_timeout * 9 / 10;
+    Arc::new(dialers)
 }
 
 impl Dial for Dialers {
@@ -56,11 +63,13 @@ impl Dial for Dialers {
         Box::pin(async move {
             let mut choices = self.order.iter().peekable();
             while let Some(choice) = choices.next() {
-                let Some(next) = choices.peek() else { return choice.dial(server).await };
+                let Some(next) = choices.peek() else {
+                    return choice.dial(server, self.alone).await;
+                };
                 if self.is_in_vain(choice.transport, server) {
                     continue;
                 }
-                match choice.reach_soon(server).await {
+                match choice.reach_within(server, PREFERRED_DIAL).await {
                     Ok(stream) => return Ok(stream),
                     Err(error) => {
                         warn(choice, next, server, &error);
@@ -92,7 +101,7 @@ impl Dial for Dialers {
                 hoped_for.clone(),
                 NEXT_ADDRESS_AFTER,
                 |server: ServerName| async move {
-                    let dialed = choice.reach(&server).await;
+                    let dialed = choice.reach(&server, PREFERRED_DIAL).await;
                     (server, dialed)
                 },
             );
@@ -116,7 +125,7 @@ impl Dial for Dialers {
             // A failure to reach this one address says nothing about the session's server, so it is
             // not noted for the server.
             match self.order.iter().find(|choice| choice.transport == transport) {
-                Some(choice) => choice.dial(server).await,
+                Some(choice) => choice.dial(server, PREFERRED_DIAL).await,
                 None => Err(io::ErrorKind::Unsupported.into()),
             }
         })
@@ -139,7 +148,8 @@ impl Dialers {
     /// Returns these dialers, the preferred one first.
     pub fn new(order: impl IntoIterator<Item = (Transport, Arc<dyn Dial>)>) -> Self {
         let choice = |(transport, dial)| Choice { transport, dial };
-        Self { order: order.into_iter().map(choice).collect(), in_vain: Mutex::default() }
+        let order = order.into_iter().map(choice).collect();
+        Self { order, alone: PREFERRED_DIAL, in_vain: Mutex::default() }
     }
 
     /// True if a transport is one of them.
@@ -174,9 +184,9 @@ fn warn(choice: &Choice, next: &Choice, server: &ServerName, error: &io::Error) 
 
 impl Choice {
     /// Connects, with the name of the transport in the error where not every server has it.
-    async fn dial(&self, server: &ServerName) -> io::Result<Stream> {
+    async fn dial(&self, server: &ServerName, limit: Duration) -> io::Result<Stream> {
         let facts = self.transport.facts();
-        self.reach(server).await.map_err(|error| match facts.is_everywhere {
+        self.reach(server, limit).await.map_err(|error| match facts.is_everywhere {
             true => error,
             // The server was reached, and the handshake failed for the reason that the text tells.
             false
@@ -194,16 +204,16 @@ impl Choice {
     }
 
     /// Connects. An attempt over a transport that not every server has gets a time limit of its own.
-    async fn reach(&self, server: &ServerName) -> io::Result<Stream> {
+    async fn reach(&self, server: &ServerName, limit: Duration) -> io::Result<Stream> {
         if self.transport.facts().is_everywhere {
             return self.dial.dial(server).await;
         }
-        self.reach_soon(server).await
+        self.reach_within(server, limit).await
     }
 
-    /// Connects within a time that leaves some for another transport.
-    async fn reach_soon(&self, server: &ServerName) -> io::Result<Stream> {
-        match timeout(PREFERRED_DIAL, self.dial.dial(server)).await {
+    /// Connects within a time limit.
+    async fn reach_within(&self, server: &ServerName, limit: Duration) -> io::Result<Stream> {
+        match timeout(limit, self.dial.dial(server)).await {
             Ok(dialed) => dialed,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
         }

@@ -10,6 +10,7 @@ use frevo_client::{
     Certificates, Client, Credentials, Error, Identity, Options, Quic, QuicTrust, ServerName,
     Session,
 };
+use frevo_net::limits::QUIC_IDLE_TIMEOUT;
 use frevo_net::quic::{AccessList, Clients, Issued, Listener, ServerTls, Wanted, issue};
 use frevo_server::Settings;
 use frevo_server::settings::Encryption;
@@ -46,7 +47,7 @@ fn serve(world: &World, tls: ServerTls) -> u16 {
 }
 
 async fn connect(options: Options, port: u16) -> Result<Session, Error> {
-    let server = ServerName::new("localhost").at_port(port);
+    let server = ServerName::new("127.0.0.1").at_port(port);
     Client::new(options).connect(server, Credentials::new("ann", "secret")).await
 }
 
@@ -72,7 +73,7 @@ fn files_go_both_ways_and_are_encrypted_once() {
         let session = connect(over_quic(pinned), port).await.unwrap();
         assert!(session.requires_quic());
         let url = session.share("data").await.unwrap().url("a");
-        assert_eq!(url, format!("smb+quic://localhost:{port}/data/a"));
+        assert_eq!(url, format!("smb+quic://127.0.0.1:{port}/data/a"));
         let share = session.share("data").await.unwrap();
         let content: Vec<u8> = (0..9_000_000_u32).map(|n| (n % 251) as u8).collect();
         share.write("file", &content).await.unwrap();
@@ -105,9 +106,13 @@ fn a_client_that_ends_leaves_no_session() {
             drop(share);
         });
         tokio::task::spawn_blocking(move || client.join().unwrap()).await.unwrap();
-        while !world.server.sessions().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let gone = async {
+            while !world.server.sessions().is_empty() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // Much less than the time after which a silent client is lost.
+        tokio::time::timeout(QUIC_IDLE_TIMEOUT / 4, gone).await.unwrap();
     });
 }
 
@@ -170,5 +175,17 @@ fn quic_takes_over_where_tcp_does_not_reach_the_server() {
         });
         let session = connect(auto, tcp).await.unwrap();
         assert!(session.info().unwrap().signed, "SMB protects");
+    });
+}
+
+/// A client whose options know nothing of QUIC follows the URL.
+#[test]
+fn a_url_decides_that_quic_is_used() {
+    in_far_world(Clients::Anonymous, async |_, port, own| {
+        let client =
+            Client::new(Options::new().quic_trust(QuicTrust::Pinned(vec![own.fingerprint])));
+        let url = format!("smb+quic://127.0.0.1:{port}/data/file").parse().unwrap();
+        let (share, path) = client.resolve(&url, &Credentials::new("ann", "secret")).await.unwrap();
+        assert!(share.session().requires_quic() && path == "file");
     });
 }

@@ -37,7 +37,8 @@ use crate::dial::ServerName;
 use crate::error::{Cause, During, Error, Result};
 use crate::limits::{REDIRECTS, TARGET_SESSIONS, TARGETS_TRIED};
 use crate::open::create::Ask;
-use crate::options::Referrals as Policy;
+use crate::options::{Options, Referrals as Policy};
+use crate::quic::Quic;
 use crate::session::{Beginning, Client, Session};
 use crate::share::Share;
 use crate::url::SmbUrl;
@@ -126,8 +127,13 @@ impl Client {
         url: &SmbUrl,
         credentials: &Credentials,
     ) -> Result<(Share, String)> {
+        if url.over_quic && self.options().quic != Quic::Required {
+            // TCP would send over the network what the URL wants to be sent over QUIC.
+            let options = Options { quic: Quic::Required, ..self.options().clone() };
+            return Box::pin(Self::new(options).resolve(url, credentials)).await;
+        }
         let SmbUrl { server, share, path, .. } = url.clone();
-        let url = format!("smb://{server}/{share}");
+        let url = format!("{}{server}/{share}", self.options().scheme());
         let path = crate::path::wire_path(&path).during(CONNECT, &url)?;
         let way = Arc::new(Way::new(self.clone(), credentials.clone()));
         let place = DfsPath { server, share, path };

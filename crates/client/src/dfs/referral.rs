@@ -41,7 +41,7 @@ impl Share {
         let mut input = Vec::new();
         ReferralRequest { max_level: REFERRAL_LEVEL, path: path.into() }
             .encode(&mut Writer::new(&mut input));
-        let url = format!("smb://{}", self.session().server());
+        let url = format!("{}{}", self.session().options().scheme(), self.session().server());
         let mut attempts = self.attempts(Replay::Idempotent, OPERATION, &url);
         loop {
             let (live, bound) = attempts.next().await?;

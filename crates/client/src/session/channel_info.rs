@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use frevo_net::transport::Transport;
 use frevo_wire::dtyp::Guid;
 
 use super::Session;
@@ -18,6 +19,8 @@ pub struct ChannelInfo {
     pub server: Option<IpAddr>,
     /// True for a connection of SMB Direct.
     pub rdma: bool,
+    /// True for a connection of SMB over QUIC.
+    pub quic: bool,
     /// Requests.
     pub requests: u64,
     /// Bytes sent in requests.
@@ -34,6 +37,7 @@ impl ChannelInfo {
             number: connection.number,
             server: connection.peer(),
             rdma: connection.transport().facts().moves_data,
+            quic: connection.transport() == Transport::Quic,
             requests: count(&carried.requests),
             sent: count(&carried.sent),
             received: count(&carried.received),

@@ -28,7 +28,7 @@ impl Session {
     /// the new password breaks a rule of the server, ACCESS_DENIED.
     pub async fn change_password(&self, user: &str, old: &str, new: &str) -> Result<()> {
         const OPERATION: &str = "change the password at";
-        let path = format!("smb://{}", self.server());
+        let path = format!("{}{}", self.options().scheme(), self.server());
         if !self.info().is_some_and(|info| info.encrypted) {
             let why = "the session is not encrypted, and the new password could be read";
             return Err(Error::new(Cause::Security(why), OPERATION, path));

@@ -83,7 +83,7 @@ impl Session {
     /// # Errors
     /// Fails if there is no such copy, or if the user may not delete it.
     pub async fn delete_shadow_copy(&self, share: &str, set: &str, id: &str) -> Result<()> {
-        let path = format!("smb://{}/{share}", self.server());
+        let path = format!("{}{}/{share}", self.options().scheme(), self.server());
         let guid = |text: &str| {
             let why = "write a GUID, such as 2f1d5e0c-7a61-4f1e-9c55-3f2b7f6f1a10";
             parse_guid(text).map(Guid).ok_or_else(|| Error::new(Cause::Usage(why), DELETE, &*path))
@@ -112,7 +112,7 @@ struct Agent {
 impl Agent {
     /// Opens the pipe, with calls that are signed as the session's logon was: MS-FSRVP 2.1.
     async fn open(session: &Session, share: &str, operation: &'static str) -> Result<Self> {
-        let url = format!("smb://{}/{share}", session.server());
+        let url = format!("{}{}/{share}", session.options().scheme(), session.server());
         let unc = format!(r"\\{}\{share}", session.server().host);
         let told = |error: Error| error.told_as(operation, &*url);
         let live = session.inner.live().await.during(operation, &url)?;
