@@ -91,6 +91,12 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
     if let Some(keytab) = keytab::path(config) {
         secrets.push(("the keytab", keytab.to_owned()));
     }
+    if config.quic.is_on() {
+        let [certificate, key] = quic_files(config);
+        secrets.extend([("the certificate", certificate), ("the key for QUIC", key)]);
+        let authorities = config.quic.client_ca.clone();
+        secrets.extend(authorities.map(|file| ("the authorities of clients", file)));
+    }
     if let Some(file) = &config.audit.file {
         secrets.push(("the audit log", file.get_ref().clone()));
     }
@@ -116,11 +122,23 @@ pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<Stri
     let mut files: Vec<_> = config.users.iter().map(|user| user.password_file.clone()).collect();
     files.extend(config.server.user_map_file.clone());
     files.extend(keytab::path(config).map(Path::to_owned));
+    if config.quic.is_on() {
+        files.extend(quic_files(config));
+        files.extend(config.quic.client_ca.clone());
+    }
     if has_state || config.server.users_file.is_some() {
         files.push(state::users_file_of(config));
     }
     let state_dir = has_state.then(|| state::dir_of(config));
     trusted_file::faults_of(state_dir.as_deref(), &files)
+}
+
+/// The files with the certificate for QUIC and its key; those of the state directory if none are named.
+pub(crate) fn quic_files(config: &Config) -> [PathBuf; 2] {
+    let own = |name: &str| state::dir_of(config).join(name);
+    let section = &config.quic;
+    let certificate = section.certificate.clone().unwrap_or_else(|| own("quic.crt"));
+    [certificate, section.key.clone().unwrap_or_else(|| own("quic.key"))]
 }
 
 /// The path without links, as far as it exists.

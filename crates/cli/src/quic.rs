@@ -1,6 +1,7 @@
 //! `frevo quic`: a certificate that signs itself, to try SMB over QUIC.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -11,6 +12,7 @@ use frevo_net::socket;
 
 use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure};
+use crate::secret_file::Owner;
 use crate::{accounts, secret_file, state};
 
 /// The file of the certificate, and that of its key.
@@ -33,7 +35,7 @@ pub(crate) struct Quic {
     #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=3650))]
     days: u32,
 
-    /// Replace a certificate that is there
+    /// Replace a certificate that is there; clients that pin it need the new fingerprint
     #[arg(long)]
     force: bool,
 }
@@ -45,7 +47,7 @@ pub(crate) fn run(arguments: &Quic) -> Done {
     }
     let [certificate, key] = FILES.map(|name| folder.join(name));
     if !arguments.force && (certificate.exists() || key.exists()) {
-        return show(&certificate, &key, &arguments.hosts);
+        return show(&certificate, &key, arguments);
     }
     let hosts = if arguments.hosts.is_empty() { own_hosts() } else { arguments.hosts.clone() };
     if let Some(host) = hosts.iter().find(|host| !is_host(host)) {
@@ -64,24 +66,36 @@ pub(crate) fn run(arguments: &Quic) -> Done {
         Failure::new(Exit::Failed, format!("cannot make a certificate: {error}"))
     };
     let issued = issue(&wanted, None).map_err(failed)?;
-    secret_file::replace(&key, &issued.key)?;
-    fs::write(&certificate, &issued.certificate)
+    let metadata = fs::metadata(&folder)
+        .map_err(Failure::failed(format!("cannot use {}", folder.display())))?;
+    // The files belong to the owner of the directory: the user of the server.
+    let owner = Some(Owner::of(&metadata));
+    secret_file::replace_for(&key, issued.key.as_bytes(), owner)?;
+    secret_file::replace_for(&certificate, issued.certificate.as_bytes(), owner)?;
+    // Clients may have the certificate.
+    fs::set_permissions(&certificate, fs::Permissions::from_mode(0o644))
         .map_err(Failure::failed(format!("cannot write {}", certificate.display())))?;
     tell(&certificate, &key, &hosts, issued.fingerprint)
 }
 
 /// Tells of a certificate that is there already.
-fn show(certificate: &Path, key: &Path, hosts: &[String]) -> Done {
+fn show(certificate: &Path, key: &Path, arguments: &Quic) -> Done {
+    let shown = certificate.display();
+    if !arguments.hosts.is_empty() {
+        let text = format!("{shown} is there already; --force replaces it");
+        return Err(Failure::new(Exit::Failed, text));
+    }
     let read = |path: &Path| {
         fs::read(path).map_err(Failure::failed(format!("cannot read {}", path.display())))
     };
     let identity = Identity::from_pem(&read(certificate)?, &read(key)?).map_err(|error| {
-        let shown = certificate.display();
         Failure::new(Exit::Config, format!("{shown}: {error}; --force replaces it"))
     })?;
-    let own = own_hosts();
-    let hosts = if hosts.is_empty() { &own } else { hosts };
-    tell(certificate, key, hosts, identity.fingerprint())
+    if identity.ends().is_some_and(|ends| ends < SystemTime::now()) {
+        let text = format!("{shown} has ended; --force replaces it");
+        return Err(Failure::new(Exit::Failed, text));
+    }
+    tell(certificate, key, &own_hosts(), identity.fingerprint())
 }
 
 fn tell(certificate: &Path, key: &Path, hosts: &[String], fingerprint: Fingerprint) -> Done {
@@ -146,7 +160,8 @@ mod tests {
         let ends = Identity::from_pem(&first, &key).unwrap().ends().unwrap();
         let left = ends.duration_since(SystemTime::now()).unwrap();
         assert_eq!(left.as_secs() / 86_400, 29);
-        run(&arguments(false)).unwrap();
+        assert!(run(&arguments(false)).is_err(), "the names may be others");
+        run(&Quic { hosts: Vec::new(), ..arguments(false) }).unwrap();
         assert_eq!(read(), first);
         run(&arguments(true)).unwrap();
         assert_ne!(read(), first);

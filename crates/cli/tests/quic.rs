@@ -4,7 +4,6 @@
 mod harness;
 
 use std::fs;
-use std::net::UdpSocket;
 use std::path::Path;
 
 use harness::{Said, Sandbox, Serving, free_port, said, text};
@@ -87,37 +86,51 @@ fn files_go_both_ways_through_a_confined_server() {
 fn a_certificate_is_replaced_while_the_server_runs() {
     let world = World::new(SECTION);
     let old = world.certify();
-    let server = world.serve();
+    let config = world.place.path("frevo.toml");
+    let mut command = world.place.command(&["serve", "--config", text(&config)]);
+    command.stderr(fs::File::create(world.place.path("log")).unwrap());
+    let server = Serving::start(command);
     world.frevo(&["ls", &world.url("")], &old).succeeds();
     let new = world.certify();
     // A reload reads it at once.
     server.signal("-HUP");
     while world.frevo(&["ls", &world.url("")], &new).code != 0 {}
     assert_ne!(world.frevo(&["ls", &world.url("")], &old).code, 0);
-    // A damaged one leaves the one before in force.
+    // A damaged one leaves the one before in force, and the reload says so.
     fs::write(world.place.path("certificates/quic.crt"), "damaged").unwrap();
     server.signal("-HUP");
+    let log = || fs::read_to_string(world.place.path("log")).unwrap();
+    while !log().contains("reload failed") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     world.frevo(&["ls", &world.url("")], &new).succeeds();
     server.stop();
 }
 
-/// The sockets of a process, as /proc has them.
-fn has_udp(pid: u32, port: u16) -> bool {
-    let table = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("net/udp"));
-    table.unwrap().contains(&format!(":{port:04X} "))
+/// True if a process has a UDP socket.
+fn has_udp(pid: u32) -> bool {
+    let table = fs::read_to_string("/proc/net/udp").unwrap();
+    let inodes: Vec<&str> =
+        table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(9)).collect();
+    let open = fs::read_dir(Path::new("/proc").join(pid.to_string()).join("fd")).unwrap();
+    let mut links = open.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    links.any(|link| {
+        let link = link.to_string_lossy();
+        let inode = link.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        inode.is_some_and(|inode| inodes.contains(&inode))
+    })
 }
 
 #[test]
 fn without_the_section_there_is_no_udp_socket() {
     let world = World::new("");
     let server = world.serve();
-    assert!(!has_udp(server.pid(), world.port));
-    UdpSocket::bind(("127.0.0.1", world.port)).unwrap();
+    assert!(!has_udp(server.pid()));
     server.stop();
     let world = World::new(SECTION);
     world.certify();
     let server = world.serve();
-    assert!(has_udp(server.pid(), world.port));
+    assert!(has_udp(server.pid()));
     server.stop();
 }
 

@@ -74,7 +74,11 @@ impl Sum {
 
 fn name(channel: &ChannelInfo) -> String {
     let number = channel.number;
-    let by = if channel.rdma { " by SMB Direct" } else { "" };
+    let by = match (channel.rdma, channel.quic) {
+        (true, _) => " by SMB Direct",
+        (_, true) => " over QUIC",
+        _ => "",
+    };
     match channel.server {
         Some(server) => format!("channel {number} to {server}{by}"),
         None => format!("channel {number}"),

@@ -86,7 +86,7 @@ pub(crate) struct Connection {
     pub(crate) rdma: RdmaUse,
 
     /// Connect by SMB over QUIC, as a URL smb+quic://HOST does: auto uses it where TCP
-    /// does not reach the server, and says so
+    /// does not reach the server
     #[arg(long, value_name = "HOW", default_value = "off")]
     pub(crate) quic: QuicUse,
 
@@ -227,7 +227,7 @@ pub(crate) enum RdmaUse {
 /// The use of SMB over QUIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum QuicUse {
-    /// Use QUIC where TCP does not reach the server, and say so
+    /// Use QUIC where TCP does not reach the server
     Auto,
     /// Use QUIC alone
     Required,

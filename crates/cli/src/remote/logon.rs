@@ -96,7 +96,10 @@ pub(crate) fn open_as(instance: Option<AppInstance>) {
 /// each time.
 fn reached(url: &Url, posix: bool) -> Option<Share> {
     SESSIONS.with_borrow(|kept| {
-        let same = |other: &Url| other.is_in_share_of(url) && other.user == url.user;
+        let same = |other: &Url| {
+            let is_over_same = other.over_quic == url.over_quic;
+            other.is_in_share_of(url) && other.user == url.user && is_over_same
+        };
         let mut all = kept.reached.iter();
         all.find(|(other, had, _)| *had == posix && same(other)).map(|(_, _, share)| share.clone())
     })
@@ -279,6 +282,12 @@ fn advice(error: &frevo_client::Error) -> String {
             _ => "",
         },
         _ if error.status() == Some(Status::OBJECT_NAME_INVALID) => "; choose another name",
+        _ if error.status() == Some(Status::ACCESS_DENIED)
+            && error.path().starts_with("smb+quic://")
+            && error.path().contains("/IPC$/") =>
+        {
+            "; servers refuse pipes over QUIC, unless they are told to allow them; name the share"
+        }
         _ => "",
     };
     text.to_owned()
@@ -303,6 +312,11 @@ impl Connection {
     }
 
     fn options(&self, url: &Url, posix: bool) -> Result<Options, Failure> {
+        let needs_quic = url.over_quic || self.quic == QuicUse::Required;
+        if needs_quic && self.rdma == RdmaUse::Required {
+            let text = "--rdma required never uses QUIC; leave one of them out";
+            return Err(Failure::new(Exit::Usage, text));
+        }
         let addresses = nodes::of_server(&self.address, &url.server)?;
         let default = Options::default();
         let app_instance = SESSIONS.with_borrow_mut(|kept| {
@@ -331,9 +345,9 @@ impl Connection {
                 RdmaUse::Off => Rdma::Off,
             })
             .quic(match self.quic {
-                _ if url.over_quic => Quic::Required,
-                QuicUse::Auto => Quic::Auto,
+                _ if needs_quic => Quic::Required,
                 QuicUse::Required => Quic::Required,
+                QuicUse::Auto => Quic::Auto,
                 QuicUse::Off => Quic::Off,
             })
             .quic_trust(self.quic_trust()?)
@@ -454,6 +468,7 @@ impl Connection {
         let session = from.share.session();
         let same = is_same_server(session.server(), &to.server)
             && from.url.user == to.user
+            && session.requires_quic() == to.over_quic
             && !to.share.is_empty();
         let end = |share: Share| RemoteEnd { share: to.at_its_time(share), url: to.clone() };
         let known = reached(to, false).filter(|known| known.session().is_same(session));

@@ -12,8 +12,8 @@ use frevo_net::transport::Transport;
 use super::keytab_watch::{Stamp, stamp};
 use super::listen::{addresses_of, everywhere, is_without_ipv6};
 use super::plan::Plan;
-use crate::exit::{Exit, Failure};
-use crate::{bounded_input, secret_file, state};
+use crate::exit::{Done, Exit, Failure};
+use crate::{bounded_input, config_checks, secret_file, state};
 
 /// The largest file of certificates, bytes.
 const CERTIFICATES_BYTES: u64 = 4 << 20;
@@ -42,12 +42,8 @@ impl Files {
     /// Returns the files that a configuration names, or those of the state directory.
     pub(crate) fn named(config: &Config) -> Self {
         let section = &config.quic;
-        let own = |name: &str| state::dir_of(config).join(name);
-        Self {
-            certificate: section.certificate.clone().unwrap_or_else(|| own("quic.crt")),
-            key: section.key.clone().unwrap_or_else(|| own("quic.key")),
-            authorities: section.client_ca.clone(),
-        }
+        let [certificate, key] = config_checks::quic_files(config);
+        Self { certificate, key, authorities: section.client_ca.clone() }
     }
 
     /// Returns all of them.
@@ -74,7 +70,7 @@ pub(crate) fn read(config: &Config) -> Result<ServerTls, Failure> {
         Failure::new(Exit::Config, format!("{}: {why}", file.display()))
     };
     let certificate = bounded_input::read(&files.certificate, CERTIFICATES_BYTES)?;
-    let key = secret_file::read_bytes(&files.key)?.ok_or_else(|| {
+    let key = secret_file::read_bytes_in(&state::dir_of(config), &files.key)?.ok_or_else(|| {
         Failure::new(Exit::NotFound, format!("there is no key {}", files.key.display()))
     })?;
     let identity = Identity::from_pem(&certificate, &key)
@@ -91,6 +87,14 @@ pub(crate) fn read(config: &Config) -> Result<ServerTls, Failure> {
         }
     };
     Ok(ServerTls { identity, clients })
+}
+
+/// Checks that the certificates of a configuration can be read, if it has QUIC.
+pub(super) fn check(config: &Config) -> Done {
+    if config.quic.is_on() {
+        read(config)?;
+    }
+    Ok(())
 }
 
 /// The listeners of QUIC.
@@ -211,11 +215,22 @@ impl CertificateWatch {
         self.warn();
     }
 
-    /// Reads the certificates of a configuration.
-    pub(super) fn renew(&mut self, config: &Config) {
+    /// Reads the certificates of a configuration. None if the server does not listen for QUIC.
+    pub(super) fn load(&self, config: &Config) -> Result<Option<ServerTls>, Failure> {
+        let is_used = config.quic.is_on() && !self.renewals.is_empty();
+        is_used.then(|| read(config)).transpose()
+    }
+
+    /// Reads the certificates of a configuration, and uses them.
+    fn renew(&mut self, config: &Config) {
+        self.put(config, read(config));
+    }
+
+    /// Uses certificates of a configuration that were read.
+    pub(super) fn put(&mut self, config: &Config, read: Result<ServerTls, Failure>) {
         let Some(files) = Files::of(config).filter(|_| !self.renewals.is_empty()) else { return };
         self.read = files.stamps();
-        let renewed = read(config).and_then(|tls| {
+        let renewed = read.and_then(|tls| {
             let (ends, fingerprint) = (tls.identity.ends(), tls.identity.fingerprint());
             for renewal in &self.renewals {
                 let renewed = renewal.renew(tls.clone());

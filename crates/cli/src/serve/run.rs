@@ -27,6 +27,7 @@ use super::listeners::Listeners;
 use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountList;
 use super::plan::Plan;
+use super::quic;
 use super::rpc::RpcSockets;
 use super::run_accounts::given_names;
 use super::running::Running;
@@ -118,6 +119,8 @@ fn open_doors(plan: &Plan, arguments: &Serve, guid: Guid) -> Result<Listeners, F
     let mut replaced = arguments.replace.map(Replaced::begin).transpose()?;
     let sockets = replaced.as_mut().map_or_else(Vec::new, Replaced::sockets);
     let mut doors = Listeners::prepare(plan, sockets)?;
+    // An old server goes on if the certificates cannot be read.
+    quic::check(&plan.config)?;
     replaced.map(|replaced| end(replaced, plan, arguments, guid)).transpose()?;
     doors.prepare_quic(plan)?;
     Ok(doors)

@@ -432,6 +432,7 @@ impl Running<'_> {
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
         let new = Loaded::new(plan, self.arguments, self.guid, Some(before), Some(&self.guards))?;
         new.keeps_moving(&self.loaded).map_err(refused)?;
+        let tls = self.certificates.load(&new.plan.config)?;
         self.logging.set_level(level.as_deref())?;
         let change = Reload::new()
             .settings(new.settings.clone())
@@ -456,7 +457,9 @@ impl Running<'_> {
         }
         self.admin.quotas.show(&new.plan.config);
         self.keytab_watch.note(keytab::path(&new.plan.config));
-        self.certificates.renew(&new.plan.config);
+        if let Some(tls) = tls {
+            self.certificates.put(&new.plan.config, Ok(tls));
+        }
         let before = std::mem::replace(&mut self.loaded, new);
         self.renew_keytab();
         self.accept_folders(&before.shares);
