@@ -124,6 +124,8 @@ def register(suite, seconds):
         ctx.server.clear()
         more = [*dialect, *over_quic(ctx.server)]
         udp = torture(ctx, suite, seconds, more=more, at=(program(ctx, "smbtorture"), NAME))
+        if not any(result[0] == "success" for result in tcp.values()):
+            raise Failure(f"nothing of {suite} passes over TCP")
         # A test counts if it passes over TCP.
         for test in tests:
             names = {test, short_name(suite, test), test.rsplit(".", 1)[-1]}
