@@ -1,5 +1,6 @@
 //! Measures how long it takes to make, list and remove snapshots beside programs that write, and how long
-//! these wait: `snapshot_times FOLDER [ROUNDS [WRITERS]]`, with a subvolume of btrfs.
+//! these wait: `snapshot_times FOLDER [ROUNDS [WRITERS]]`, with a subvolume of btrfs. The program btrfs(8) makes one
+//! in turn with this one, for comparison.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for measuring")]
 
 use std::io::{Seek as _, Write as _};
@@ -28,7 +29,8 @@ fn main() {
         Hands::within(SetUp { shares: vec![share], mounts: "/var/lib/frevo/snapshots".into() })
             .unwrap();
     let is_over = AtomicBool::new(false);
-    let (mut creations, mut waits) = (Vec::new(), Vec::new());
+    let (mut creations, mut peers, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+    let peer = folder.join("snapshot-of-btrfs");
     let seconds = |round: u64| Second::new(1_000_000_000 + round).unwrap();
     std::thread::scope(|threads| {
         let writing: Vec<_> = (0..writers)
@@ -44,11 +46,15 @@ fn main() {
             hands.create(0, seconds(round)).unwrap();
             creations.push(begun.elapsed());
             std::thread::sleep(Duration::from_millis(20));
+            peers.push(timed(|| btrfs(&["snapshot", "-r"], &[folder, &peer])));
+            btrfs(&["delete"], &[&peer]);
+            std::thread::sleep(Duration::from_millis(20));
         }
         is_over.store(true, Ordering::Release);
         waits = writing.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     });
     shown("create", &mut creations);
+    shown("create by btrfs(8)", &mut peers);
     shown("write of 64 KiB", &mut waits);
     let mut lists: Vec<_> = (0..20).map(|_| timed(|| drop(hands.list(0).unwrap()))).collect();
     shown(&format!("list of {}", hands.list(0).unwrap().len()), &mut lists);
@@ -71,6 +77,12 @@ fn write(folder: &Path, number: u64, is_over: &AtomicBool) -> Vec<Duration> {
     }
     std::fs::remove_file(path).unwrap();
     times
+}
+
+/// Runs the program of btrfs.
+fn btrfs(verb: &[&str], paths: &[&Path]) {
+    let mut command = std::process::Command::new("btrfs");
+    assert!(command.args(["-q", "subvolume"]).args(verb).args(paths).status().unwrap().success());
 }
 
 fn timed(act: impl FnOnce()) -> Duration {

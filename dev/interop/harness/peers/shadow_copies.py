@@ -5,10 +5,14 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
+import threading
 
 from ..model import Failure, Skip, group
 from ..servers import Server
+from .mount.fixture import mounted, no_fuse
+from .mount.workloads import FSX
 from .rpc import run_suite
 
 ADMINISTRATOR = "root"
@@ -189,3 +193,112 @@ def made_and_deleted(ctx, kind, disk):
         status, output = frevo("delete", found["set"], share=copy)
         if not status or "no such" not in output:
             raise Failure(f"{status} {output}")
+
+
+class Database(threading.Thread):
+    """SQLite in a mount of the share, which adds a row in each transaction."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.path, self.committed, self.is_over, self.fault = path, 0, threading.Event(), None
+
+    def run(self):
+        try:
+            with contextlib.closing(sqlite3.connect(self.path, isolation_level=None)) as database:
+                database.execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, text TEXT)")
+                while not self.is_over.is_set():
+                    number = self.committed + 1
+                    database.execute("INSERT INTO rows VALUES (?, ?)", (number, f"row {number} " * 40))
+                    self.committed = number
+        except sqlite3.Error as error:
+            self.fault = error
+
+
+class Fsx(threading.Thread):
+    """fsx in a mount of the share, again and again: it fails if the file differs from what it has written."""
+
+    def __init__(self, ctx, folder):
+        super().__init__(daemon=True)
+        self.ctx, self.folder, self.runs, self.is_over, self.fault = ctx, folder, 0, threading.Event(), None
+
+    def run(self):
+        while not self.is_over.is_set() and not self.fault:
+            seed = 7 + self.runs
+            arguments = ["-q", "-N", "1000", "-S", str(seed), "-P", self.ctx.work, "fsx.bin"]
+            try:
+                done = subprocess.run([FSX, *arguments], cwd=self.folder, capture_output=True, timeout=600)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                self.fault = error
+                return
+            if done.returncode:
+                self.fault = f"seed {seed}: {done.stdout[-200:]} {done.stderr[-200:]}"
+            self.runs += 1
+
+
+def rows_of(snapshot, place):
+    """Returns the number of rows of the database in a snapshot, which its journal mends as after a power cut."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    for name in os.listdir(snapshot):
+        if name.startswith("database"):
+            shutil.copyfile(snapshot / name, place / name)
+    with contextlib.closing(sqlite3.connect(place / "database")) as database:
+        if (found := database.execute("PRAGMA integrity_check").fetchall()) != [("ok",)]:
+            raise Failure(f"{snapshot.name}: {found[:3]}")
+        rows = database.execute("SELECT number, text FROM rows ORDER BY number").fetchall()
+    for at, (number, text) in enumerate(rows, 1):
+        if number != at or text != f"row {at} " * 40:
+            raise Failure(f"{snapshot.name}: row {number} in place of {at}")
+    return len(rows)
+
+
+@group("shadow-copies/under-load", seconds=60)
+def under_load(ctx):
+    """Snapshots while SQLite and fsx work in a mount: each has exactly the transactions that were answered.
+
+    With --full 100 rounds, or SNAPSHOT_ROUNDS.
+    """
+    if reason := no_fuse():
+        return ctx.add("mounted", "skip", 0.0, reason)
+    rounds = int(os.environ.get("SNAPSHOT_ROUNDS", "100" if ctx.full else "5"))
+    program = os.environ["FREVO_CLIENT"]
+    with ctx.check("server-alive"), serving(ctx) as disk:
+        server = ctx.server
+        url = f"smb://{ADMINISTRATOR}@{server.address}:{server.port}/{SHARE}"
+        mount = f"smb://{server.user}@{server.address}:{server.port}/{SHARE}"
+        with ctx.check("rounds"), mounted(ctx, url=mount) as folder:
+            database, fsx = Database(folder / "database"), Fsx(ctx, folder)
+            database.start()
+            fsx.start()
+            try:
+                one_by_one(ctx, program, url, disk, database, fsx, rounds)
+            finally:
+                for worker in (database, fsx):
+                    worker.is_over.set()
+                    worker.join(timeout=120)
+            if fault := database.fault or fsx.fault:
+                raise Failure(str(fault))
+
+
+def one_by_one(ctx, program, url, disk, database, fsx, rounds):
+    env = {"FREVO_PASSWORD": ctx.server.password}
+    for at in range(rounds):
+        before = database.committed
+        status, output = ctx.command(program, "snapshots", "create", url, "--json", env=env)
+        after = database.committed
+        if status:
+            raise Failure(f"round {at}: {output}")
+        (name,) = disk.snapshots()
+        snapshot = disk.folder / ".frevo-snapshots" / name
+        count = rows_of(snapshot, ctx.work / "database") if before else 0
+        # One transaction may be under way.
+        if before and not before <= count <= after + 1:
+            raise Failure(f"round {at}: {count} rows, of {before} before and {after} after")
+        if fault := database.fault or fsx.fault:
+            raise Failure(f"round {at}: {fault}")
+        ctx.log.write(f"round {at}: {before} <= {count} <= {after} + 1; fsx run {fsx.runs}\n")
+        made = json.loads(output)
+        copy = url.removesuffix(SHARE) + made["share"]
+        status, output = ctx.command(program, "snapshots", "delete", copy, made["set"], env=env)
+        if status or disk.snapshots():
+            raise Failure(f"round {at}: {output} {disk.snapshots()}")
