@@ -64,6 +64,15 @@ struct Known {
     users: Vec<LimitedUser>,
 }
 
+/// Ends the reading, also after a panic.
+struct Busy(Arc<Mutex<Known>>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.lock().is_busy = false;
+    }
+}
+
 impl Quotas {
     /// Returns the quotas, read again if they are old. Those before are the answer if that takes long.
     pub(crate) async fn of(&self, source: Option<&Arc<dyn QuotaSource>>) -> Vec<LimitedUser> {
@@ -78,8 +87,10 @@ impl Quotas {
         if is_due {
             let (source, known) = (Arc::clone(source), Arc::clone(&self.known));
             let reading = tokio::task::spawn_blocking(move || {
+                let busy = Busy(known);
                 let users = source.quotas();
-                *known.lock() = Known { read: Some(Instant::now()), is_busy: false, users };
+                let mut known = busy.0.lock();
+                (known.read, known.users) = (Some(Instant::now()), users);
             });
             let _ = timeout(PROBE_PATIENCE, reading).await;
         }

@@ -40,8 +40,7 @@ const OTHER_SITE: &str = "this comes from a page of another site, or asks for an
 const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration has no [cluster]";
 
 /// The refusal of a server that makes no snapshots.
-const NO_SNAPSHOTS: &str =
-    "this server makes no snapshots; no share of its configuration has [share.snapshots]";
+const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its configuration has [share.snapshots] or keep_deleted";
 
 /// All paths but those of the page.
 const PATHS: [&str; 13] = [

@@ -157,7 +157,8 @@ fn of_snapshots(
     };
     let lacking = snapshots::lacking_rights(found).filter_map(|(found, why)| {
         let share = config.shares.iter().find(|share| found.is_of(share))?;
-        let place = sources.place_of_key(&share.name.span(), "snapshots");
+        let key = if found.is_optional { "keep_deleted" } else { "snapshots" };
+        let place = sources.place_of_key(&share.name.span(), key);
         // The server may run as another user, or have further rights by its unit.
         let text = format!("share {}: with the rights of this command, {why}", found.share);
         Some(Finding { place, is_fault: false, text })

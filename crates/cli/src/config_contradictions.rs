@@ -103,8 +103,8 @@ pub(crate) fn of_share(share: &ShareSection, config: &Config) -> Vec<(&'static s
     );
     when(
         share.recycle.is_some() && (!is_written || server.read_only == Some(true)),
-        "recycle",
-        "recycle has no effect, because nobody may delete in the share; remove one of recycle and \
+        if share.keep_deleted.is_some() { "keep_deleted" } else { "recycle" },
+        "recycle, or keep_deleted, has no effect, because nobody may delete in the share; remove one of it and \
          read_only",
     );
     when(

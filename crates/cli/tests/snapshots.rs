@@ -242,6 +242,36 @@ fn a_client_has_a_snapshot_made() {
     assert!(local.code == 2 && local.err.contains("--server"), "{local:?}");
 }
 
+/// Where a folder can have no snapshots, `keep_deleted` is a recycle bin, and says so.
+#[test]
+fn a_folder_without_snapshots_keeps_deleted_files_in_its_bin() {
+    // No tmpfs has snapshots.
+    let Ok(share) = tempfile::TempDir::new_in("/dev/shm") else {
+        return println!("skipped: there is no /dev/shm");
+    };
+    let (place, address) = (Sandbox::new(), format!("127.0.0.1:{}", free_port()));
+    let config = format!(
+        "[server]\nlisten = [\"{address}\"]\nstate_dir = {:?}\ndiscovery = \"off\"\n\
+         [[share]]\nname = \"photos\"\npath = {:?}\nkeep_deleted = \"3 days\"\n",
+        text(&place.path("state")),
+        text(share.path()),
+    );
+    let config = place.file("frevo.toml", &config, 0o600);
+    let checked = place.run(&["check", "-c", text(&config)]);
+    let said = format!("{}{}", checked.out, checked.err);
+    assert!(checked.code == 0 && said.contains("its recycle bin alone keeps"), "{checked:?}");
+    assert!(said.contains("frevo.toml:8: warning"), "the key is named: {checked:?}");
+    let serving = place.serve(&["--config", text(&config)]);
+    let socket = place.path("state/admin.sock");
+    let status = place.run(&["status", "--socket", text(&socket)]);
+    assert!(
+        status.succeeds().contains("snapshots of photos: no snapshots can be made"),
+        "{status:?}"
+    );
+    let said = serving.stop();
+    assert!(said.err.contains("the recycle bin alone keeps deleted files"), "{said:?}");
+}
+
 /// Ends the client that writes, also when an assertion fails.
 struct Over<'a>(&'a AtomicBool);
 

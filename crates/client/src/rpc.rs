@@ -79,10 +79,14 @@ impl Pipe {
         let url = pipe.open.url.clone();
         let token = logon.initial_token(&[], ambient.now().0).during("log on at", &url)?;
         let mut pdu = pipe.association.bind_with(&token);
-        for _ in 0..LOGON_ROUNDS {
+        for round in 0..LOGON_ROUNDS {
             match pipe.bound(&pdu).await? {
                 Ok(()) => {}
                 Err(RpcError::NotAccepted) => return Ok(None),
+                // Only the answer to a challenge can be wrong.
+                Err(RpcError::Fault(_) | RpcError::Refused(_)) if round > 0 => {
+                    return Err(Error::new(Status::ACCESS_DENIED, "log on at", url));
+                }
                 Err(error) => return Err(pipe.refused_by(error)),
             }
             let step = logon.step(&pipe.association.token(), ambient.now().0);
@@ -165,10 +169,6 @@ impl Pipe {
             RpcError::Unprotected => {
                 let why = "an RPC answer is not protected as it should be; it may be forged";
                 Error::new(Cause::Security(why), "call", &*self.open.url)
-            }
-            // A logon that the server does not accept.
-            RpcError::Fault(_) | RpcError::Refused(_) => {
-                Error::new(Status::ACCESS_DENIED, "call", &*self.open.url)
             }
             error => self.refused(&error.to_string()),
         }

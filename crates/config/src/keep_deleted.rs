@@ -71,6 +71,8 @@ mod tests {
         let table = share("keep_deleted = \"1 day\"\nsnapshots = { schedule = \"none\" }");
         assert!(!table.kept_snapshots().unwrap().is_optional);
         assert_eq!(table.recycle.unwrap().keep_days, 1);
+        let none = share("keep_deleted = \"1 day\"\nrecycle = false");
+        assert!(none.recycle.is_none() && none.kept_snapshots().is_some());
         // The server makes no snapshots there.
         let text = "[[share]]\nname = \"a\"\npath = \"/a/{user}\"\nkeep_deleted = \"1 day\"\n";
         let users = Config::parse(text).unwrap().shares.remove(0);

@@ -32,6 +32,9 @@ pub struct RecycleSection {
     pub exclude: Vec<String>,
     /// Files whose name is taken in the bin get a number.
     pub versions: bool,
+    /// True for `recycle = false`, which is no bin, also beside `keep_deleted`.
+    #[serde(skip)]
+    pub(super) is_off: bool,
 }
 
 impl Default for RecycleSection {
@@ -43,6 +46,7 @@ impl Default for RecycleSection {
             max_file_size: None,
             exclude: Vec::new(),
             versions: true,
+            is_off: false,
         }
     }
 }
@@ -96,7 +100,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         }
 
         fn visit_bool<E: de::Error>(self, on: bool) -> Result<Self::Value, E> {
-            Ok(on.then(RecycleSection::default))
+            Ok(Some(RecycleSection { is_off: !on, ..RecycleSection::default() }))
         }
 
         fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
@@ -113,7 +117,7 @@ impl ShareSection {
         let recycle = self.recycle.as_ref()?;
         let folder = &recycle.folder.0;
         if self.time_machine {
-            let why = "recycle and time_machine cannot be used together: macOS frees space by \
+            let why = "recycle, or keep_deleted, and time_machine cannot be used together: macOS frees space by \
                        deleting parts of its backups all the time";
             return Some(String::from(why));
         }
@@ -123,7 +127,7 @@ impl ShareSection {
         let vetoes = |pattern: &&String| Pattern::new(pattern, true).matches(folder);
         if let Some(pattern) = self.veto.iter().find(vetoes) {
             let why = format!(
-                "the pattern {pattern:?} of veto matches the folder {folder} of recycle, \
+                "the pattern {pattern:?} of veto matches the folder {folder} of recycle, or of keep_deleted, \
                  so that nobody could reach the recycle bin"
             );
             return Some(why);

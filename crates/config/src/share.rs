@@ -295,8 +295,10 @@ impl ShareSection {
     /// Gives the share the recycle bin and the snapshots that `keep_deleted` stands for, but for those that it has by
     /// keys of their own.
     pub(super) fn keep_deleted_files(&mut self) {
+        let is_written = self.recycle.is_some();
+        self.recycle.take_if(|recycle| recycle.is_off);
         let Some(kept) = self.keep_deleted else { return };
-        if self.recycle.is_none() {
+        if !is_written {
             self.recycle =
                 Some(RecycleSection { keep_days: kept.days(), ..RecycleSection::default() });
         }

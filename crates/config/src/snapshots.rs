@@ -7,7 +7,7 @@ use frevo_snapshots::{FOLDER, PATTERN, Schedule};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::{Deserialize, Deserializer, de};
 
-use super::values::{Size, SnapshotPath, SnapshotProvider};
+use super::values::{SnapshotPath, SnapshotProvider};
 
 /// The snapshots that stay unless the table says otherwise.
 const SCHEDULE: &str = "hourly keep 24, daily keep 30, weekly keep 12, monthly keep 24";
@@ -29,8 +29,6 @@ pub struct KeptSnapshots {
     pub provider: SnapshotProvider,
     /// The times at which they are made, and those that stay.
     pub schedule: SnapshotSchedule,
-    /// The oldest ones are removed while the file system has less space left.
-    pub min_free: Option<Size>,
     /// Their place, by what the server has found out about the folder.
     #[serde(skip)]
     pub place: Option<SnapshotFolders>,
@@ -44,7 +42,6 @@ impl Default for KeptSnapshots {
         Self {
             provider: SnapshotProvider::Auto,
             schedule: SnapshotSchedule(String::from(SCHEDULE)),
-            min_free: None,
             place: None,
             is_optional: false,
         }
@@ -131,9 +128,7 @@ mod tests {
         let default = kept("snapshots = {}");
         assert_eq!(default, KeptSnapshots::default());
         assert_eq!(default.schedule.schedule().unwrap().to_string(), SCHEDULE);
-        let table = "[share.snapshots]\nprovider = \"btrfs\"\nschedule = \"daily keep 3\"\nmin_free = \"10G\"";
-        let table = kept(table);
-        assert_eq!(table.min_free, Some(Size(10 << 30)));
+        let table = kept("[share.snapshots]\nprovider = \"btrfs\"\nschedule = \"daily keep 3\"");
         assert_eq!(table.provider, SnapshotProvider::Btrfs);
         assert_eq!(table.schedule.schedule().unwrap().kept_at_most(), 3);
         let text = "[[share]]\nname = \"a\"\npath = \"/a\"\nsnapshots = \".snapshots/%N\"\n";

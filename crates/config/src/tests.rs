@@ -203,7 +203,7 @@ pub(super) const EVERY_KEY: &str = r#"
         force_user = "media"
         samba_links = true
         recycle = { folder = ".bin", keep_days = 7, max_size = "10G", max_file_size = "1G", exclude = ["*.tmp", "cache"], versions = false }
-        snapshots = { provider = "btrfs", schedule = "hourly keep 24, daily keep 30", min_free = "10G" }
+        snapshots = { provider = "btrfs", schedule = "hourly keep 24, daily keep 30" }
         keep_deleted = "30 days"
 
         [[namespace]]

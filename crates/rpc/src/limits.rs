@@ -122,9 +122,6 @@ pub const FSRVP_LEFT_PER_ACCOUNT: usize = 16;
 /// Shadow copies that all accounts have left behind, and that stay where no schedule thins them.
 pub const MAX_FSRVP_LEFT: usize = 512;
 
-/// Time for which a shadow copy stays that was left behind where no schedule thins it.
-pub const FSRVP_LEFT_AGE: Duration = Duration::from_secs(30 * 86_400);
-
 /// Bytes of the name of a share in UNC format that MS-FSRVP takes.
 pub const MAX_SHADOW_COPY_NAME: usize = 1_024;
 

@@ -8,6 +8,9 @@ pub const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Time in which a program of ZFS or LVM answers; then it is ended.
 pub const PROGRAM_PATIENCE: Duration = Duration::from_secs(120);
 
+/// Snapshots of LVM that are mounted in one go. Then other requests have their turn.
+pub const MOUNTED_AT_ONCE: usize = 16;
+
 /// Time between two looks at a program that runs.
 pub const PROGRAM_LOOKS: Duration = Duration::from_millis(10);
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use frevo_snapshots::Second;
 
 use crate::fault::SnapshotFault;
+use crate::limits::MOUNTED_AT_ONCE;
 use crate::mounts::Mount;
 use crate::place::Volume;
 use crate::program::Program;
@@ -43,7 +44,7 @@ pub(crate) fn options(kind: &str) -> Option<&'static str> {
 }
 
 impl Lvm {
-    /// Mounts the snapshots that there are, as far as they can be: the others are tried again.
+    /// Finds the programs. The server asks for the mounts of the snapshots that there are.
     pub(crate) fn open(volume: &Volume, mounts: &Path) -> Result<Self, SnapshotFault> {
         let lvm = |name| Program::find(name, "lvm2");
         let programs = Programs {
@@ -53,19 +54,22 @@ impl Lvm {
             mount: Program::find("mount", "mount")?,
             umount: Program::find("umount", "mount")?,
         };
-        let opened = Self::by(programs, volume, mounts)?;
-        // A fault is told when the server asks for the mounts.
-        let _ = opened.mount_all();
-        Ok(opened)
+        Self::by(programs, volume, mounts)
     }
 
-    /// Mounts the snapshots that are not mounted. One that cannot be keeps no other one.
-    pub(crate) fn mount_all(&self) -> Result<(), SnapshotFault> {
-        let mut end = Ok(());
+    /// Mounts some of the snapshots that are not mounted, the newest first. One that cannot be keeps no other one of
+    /// them. Returns those that are left.
+    pub(crate) fn mount_some(&self) -> Result<Vec<Second>, SnapshotFault> {
+        let mut missing = Vec::new();
         for at in self.list()? {
-            end = end.and(self.mount(at));
+            if !Mount::is_at(&self.point(at))? {
+                missing.push(at);
+            }
         }
-        end
+        missing.sort_unstable_by(|a, b| b.cmp(a));
+        let rest = missing.split_off(missing.len().min(MOUNTED_AT_ONCE));
+        let mounted = missing.into_iter().map(|at| self.mount(at));
+        mounted.fold(Ok(()), Result::and).map(|()| rest)
     }
 
     fn by(programs: Programs, volume: &Volume, mounts: &Path) -> Result<Self, SnapshotFault> {
@@ -218,12 +222,22 @@ mod tests {
             },
             ..lvm
         };
-        assert!(failing.mount_all().unwrap_err().to_string().contains("no such program"));
+        assert!(failing.mount_some().unwrap_err().to_string().contains("no such program"));
         let programs = Programs { mount: recorder.program(), ..failing.programs };
         let lvm = Lvm { programs, ..failing };
-        lvm.mount_all().unwrap();
-        let mounts = recorder.calls().iter().filter(|call| call.starts_with("-t|xfs|")).count();
-        assert_eq!(mounts, 2);
+        assert!(lvm.mount_some().unwrap().is_empty());
+        let mounts = || recorder.calls().iter().filter(|call| call.starts_with("-t|xfs|")).count();
+        assert_eq!(mounts(), 2);
+        let many = MOUNTED_AT_ONCE + 3;
+        let line = |hour| format!("da-ta-frevo-2026.11.30-{hour:02}.00.00|da-ta\n");
+        recorder.say(&(0..many).map(line).collect::<String>());
+        let rest = lvm.mount_some().unwrap();
+        assert_eq!((rest.len(), mounts()), (3, 2 + MOUNTED_AT_ONCE));
+        assert_eq!(
+            rest.last(),
+            Second::of_name("frevo-2026.11.30-00.00.00").as_ref(),
+            "the oldest"
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Share {
         let provider = self.provider.as_ref().map_err(Clone::clone)?;
         match act {
             Act::List => provider.list().map(Done::Listed),
-            Act::Mount => provider.mount().map(|()| Done::Changed),
+            Act::Mount => provider.mount().map(Done::Listed),
             Act::Create(at) => provider.create(at).map(|()| Done::Changed),
             Act::Remove(at) => provider.remove(at).map(|()| Done::Changed),
         }

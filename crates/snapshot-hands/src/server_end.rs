@@ -90,20 +90,25 @@ impl Hands {
     /// # Errors
     /// A sentence.
     pub fn list(&mut self, share: usize) -> Result<Vec<Second>, SnapshotFault> {
-        match self.ask(share, Act::List, ACT_PATIENCE)? {
+        self.listed(share, Act::List)
+    }
+
+    /// Mounts some snapshots of a share that clients find by mounts alone and that are not mounted. Returns those
+    /// that are left.
+    ///
+    /// # Errors
+    /// A sentence about the first one that cannot be mounted.
+    pub fn mount(&mut self, share: usize) -> Result<Vec<Second>, SnapshotFault> {
+        self.listed(share, Act::Mount)
+    }
+
+    fn listed(&mut self, share: usize, act: Act) -> Result<Vec<Second>, SnapshotFault> {
+        match self.ask(share, act, ACT_PATIENCE)? {
             Done::Listed(list) => Ok(list),
             Done::Changed => {
                 Err(SnapshotFault("the process that makes snapshots sent no list".into()))
             }
         }
-    }
-
-    /// Mounts the snapshots of a share that clients find by mounts alone and that are not mounted.
-    ///
-    /// # Errors
-    /// A sentence about the first one that cannot be mounted. The others are.
-    pub fn mount(&mut self, share: usize) -> Result<(), SnapshotFault> {
-        self.ask(share, Act::Mount, ACT_PATIENCE).map(drop)
     }
 
     /// Makes the snapshot of a second. It has all that was written before the call, and is on the disk when

@@ -11,7 +11,7 @@ use crate::second::Second;
 pub enum Act {
     /// Lists the server's own snapshots.
     List,
-    /// Mounts the snapshots that clients find by mounts alone and that are not mounted.
+    /// Mounts some snapshots that clients find by mounts alone and that are not mounted. Lists those that are left.
     Mount,
     /// Makes the snapshot of this second.
     Create(Second),

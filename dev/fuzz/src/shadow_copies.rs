@@ -50,7 +50,10 @@ fn steps(choices: &mut Choices<'_>) {
         let set = if kind & 32 != 0 { fresh } else { set };
         let unc = if kind & 16 != 0 { choices.text() } else { format!(r"\\box\s{}", kind / 64) };
         match kind % 13 {
-            0 => drop(sets.set_context(Context(u32::from(other.0[0])), client, now)),
+            0 => {
+                let set = sets.set_context(Context(u32::from(other.0[0])), client, now);
+                set.removal.released.into_iter().for_each(|copy| sets.leave(copy));
+            }
             1 => drop(sets.start(other, set, "ann", now)),
             2 => {
                 let volume = unc.to_lowercase();
@@ -68,10 +71,12 @@ fn steps(choices: &mut Choices<'_>) {
             9 => drop(sets.abort(set)),
             10 => drop(sets.delete(set, other, &unc)),
             11 => drop(sets.mapping(set, other, &unc, 1, now)),
-            _ if kind & 128 != 0 => drop(sets.expire_left(now.as_secs())),
+            _ if kind & 128 != 0 => {
+                sets.surplus_left().iter().for_each(|gone| sets.forget_left(gone));
+            }
             _ => drop(sets.elapse(now)),
         }
-        assert!(sets.left_count() <= MAX_FSRVP_LEFT);
+        assert!(sets.left_count() <= MAX_FSRVP_LEFT + MAX_FSRVP_COPIES);
         assert!(sets.snapshots().count() <= MAX_FSRVP_SETS * MAX_FSRVP_COPIES);
         assert!(sets.exposures().count() <= sets.snapshots().count());
     }

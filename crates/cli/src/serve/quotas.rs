@@ -7,10 +7,9 @@ use frevo_admin::{LimitedUser, QuotaSource};
 use frevo_config::Config;
 use frevo_posix::quota::host::{HostQuota, HostQuotas, Subject, Upkeep};
 use parking_lot::Mutex;
-use rustix::fs::{Mode, OFlags};
 
-/// The type of an automounter's file system, AUTOFS_SUPER_MAGIC of linux/magic.h.
-const AUTOFS: u64 = 0x0187;
+/// The types of file systems of disks with quotas of users.
+const COUNTED: &[&str] = &["ext2", "ext3", "ext4", "xfs", "f2fs", "jfs", "ocfs2", "gfs2"];
 /// Users that are shown, the fullest ones.
 const SHOWN: usize = 1_000;
 
@@ -29,7 +28,8 @@ struct SharedFolder {
 
 /// A file system, and the shares on it.
 struct FileSystem {
-    device: u64,
+    /// The folder at which it is mounted.
+    point: PathBuf,
     shares: Vec<String>,
     quotas: HostQuotas,
 }
@@ -55,13 +55,14 @@ impl Quotas {
     fn file_systems(&self) -> Vec<FileSystem> {
         let mut all: Vec<FileSystem> = Vec::new();
         let folders = self.folders.lock().clone();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         for SharedFolder { share, folder } in folders {
-            let Some(device) = device_of(&folder) else { continue };
-            match all.iter_mut().find(|known| known.device == device) {
+            let Some(point) = counted_mount(&mounts, &folder) else { continue };
+            match all.iter_mut().find(|known| known.point == point) {
                 Some(known) => known.shares.push(share),
                 None => {
                     let Ok(quotas) = HostQuotas::open(&folder) else { continue };
-                    all.push(FileSystem { device, shares: vec![share], quotas });
+                    all.push(FileSystem { point, shares: vec![share], quotas });
                 }
             }
         }
@@ -69,48 +70,77 @@ impl Quotas {
     }
 }
 
-/// The device of the file system of a folder. None for one that cannot be used, and for one that an automounter would
-/// mount: nobody asked for that.
-fn device_of(folder: &Path) -> Option<u64> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(folder, flags, Mode::empty()).ok()?;
-    let is_automounter = rustix::fs::fstatfs(&opened).ok()?.f_type as u64 == AUTOFS;
-    let device = rustix::fs::fstat(&opened).ok()?.st_dev;
-    (!is_automounter).then_some(device)
+/// The mount point of a folder on a file system of a disk of this host, which may have quotas. None for others: those of
+/// the network and of FUSE may not answer, and an automounter would mount one.
+fn counted_mount(mounts: &str, folder: &Path) -> Option<PathBuf> {
+    let mount = |line: &str| {
+        let (left, right) = line.split_once(" - ")?;
+        let point = PathBuf::from(unescaped(left.split(' ').nth(4)?));
+        let is_counted = COUNTED.contains(&right.split(' ').next()?);
+        folder.starts_with(&point).then_some((point, is_counted))
+    };
+    // Of mounts at one place the last one is seen.
+    let all = mounts.lines().filter_map(mount);
+    let (point, is_counted) = all.max_by_key(|(point, _)| point.as_os_str().len())?;
+    is_counted.then_some(point)
+}
+
+/// A path of mountinfo: blanks, tabs, newlines and backslashes are written in octal.
+fn unescaped(text: &str) -> String {
+    let plain = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    plain.iter().fold(text.to_owned(), |text, (code, sign)| text.replace(code, sign))
 }
 
 impl FileSystem {
-    /// The users with limits. None are shown without the right to ask, CAP_SYS_ADMIN.
-    fn users(&self) -> Vec<LimitedUser> {
+    /// The quotas of users with limits. None are shown without the right to ask, CAP_SYS_ADMIN.
+    fn users(&self) -> Vec<UserOfShares<'_>> {
         let Ok(Some(upkeep)) = self.quotas.upkeep(Subject::User) else { return Vec::new() };
-        let all = self.quotas.all(Subject::User).unwrap_or_default();
-        all.iter().filter_map(|quota| limited(&self.shares, upkeep, quota)).collect()
+        let all = self.quotas.all(Subject::User).unwrap_or_default().into_iter();
+        let of = |quota| UserOfShares { shares: &self.shares, upkeep, quota };
+        all.map(of).filter(UserOfShares::is_limited).collect()
     }
 }
 
-/// The row of a quota. None for one without limits.
-fn limited(shares: &[String], upkeep: Upkeep, quota: &HostQuota) -> Option<LimitedUser> {
-    let limits = quota.limits;
-    let all = [limits.soft_space, limits.hard_space, limits.soft_files, limits.hard_files];
-    all.iter().any(Option::is_some).then(|| LimitedUser {
-        shares: shares.to_vec(),
-        user: quota.id,
-        space: quota.space,
-        soft_space: limits.soft_space,
-        hard_space: limits.hard_space,
-        files: quota.files,
-        soft_files: limits.soft_files,
-        hard_files: limits.hard_files,
-        enforced: upkeep == Upkeep::Enforced,
-    })
+/// The quota of a user, and the shares that it is for.
+struct UserOfShares<'a> {
+    shares: &'a [String],
+    upkeep: Upkeep,
+    quota: HostQuota,
+}
+
+impl UserOfShares<'_> {
+    fn is_limited(&self) -> bool {
+        let limits = self.quota.limits;
+        let all = [limits.soft_space, limits.hard_space, limits.soft_files, limits.hard_files];
+        all.iter().any(Option::is_some)
+    }
+
+    /// The row, as yet without the shares.
+    fn row(&self) -> LimitedUser {
+        let HostQuota { id, space, files, limits } = self.quota;
+        LimitedUser {
+            shares: Vec::new(),
+            user: id,
+            space,
+            soft_space: limits.soft_space,
+            hard_space: limits.hard_space,
+            files,
+            soft_files: limits.soft_files,
+            hard_files: limits.hard_files,
+            enforced: self.upkeep == Upkeep::Enforced,
+        }
+    }
 }
 
 impl QuotaSource for Quotas {
     fn quotas(&self) -> Vec<LimitedUser> {
-        let mut users: Vec<_> = self.file_systems().iter().flat_map(FileSystem::users).collect();
-        users.sort_by_key(|user| std::cmp::Reverse(user.fullness()));
+        let file_systems = self.file_systems();
+        let mut users: Vec<_> = file_systems.iter().flat_map(FileSystem::users).collect();
+        users.sort_by_cached_key(|user| std::cmp::Reverse(user.row().fullness()));
         users.truncate(SHOWN);
-        users
+        let row =
+            |user: &UserOfShares<'_>| LimitedUser { shares: user.shares.to_vec(), ..user.row() };
+        users.iter().map(row).collect()
     }
 }
 
@@ -122,22 +152,27 @@ mod tests {
     #[test]
     fn users_without_limits_are_not_shown() {
         let quota = HostQuota { id: 7, space: 5, files: 2, ..HostQuota::default() };
-        assert_eq!(limited(&[], Upkeep::Enforced, &quota), None);
+        let user = |quota| UserOfShares { shares: &[], upkeep: Upkeep::Counted, quota };
+        assert!(!user(quota).is_limited());
         let limits = HostLimits { hard_files: Some(3), ..HostLimits::default() };
-        let shown =
-            limited(&["a".into()], Upkeep::Counted, &HostQuota { limits, ..quota }).unwrap();
-        assert_eq!((shown.user, shown.space, shown.hard_files), (7, 5, Some(3)));
-        assert!(!shown.enforced && shown.shares == ["a"]);
+        let limited = user(HostQuota { limits, ..quota });
+        assert!(limited.is_limited());
+        let row = limited.row();
+        assert_eq!((row.user, row.space, row.hard_files, row.enforced), (7, 5, Some(3), false));
     }
 
     #[test]
-    fn shares_of_one_file_system_are_one() {
-        let text = "[[share]]\nname = \"a\"\npath = \"/proc\"\n[[share]]\nname = \"b\"\npath = \"/proc/self\"\n\
-                    [[share]]\nname = \"c\"\npath = \"/no such folder\"\n";
-        let quotas = Quotas::of(&Config::parse(text).unwrap());
-        let found = quotas.file_systems();
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].shares, ["a", "b"]);
-        assert!(quotas.quotas().is_empty());
+    fn file_systems_of_disks_alone_are_asked() {
+        let mounts = "22 1 8:1 / / rw shared:1 - ext4 /dev/root rw\n\
+                      23 22 8:2 / /srv/my\\040disk rw - xfs /dev/sdb1 rw\n\
+                      24 22 0:40 / /srv/nfs rw - nfs4 box:/ rw\n\
+                      25 22 0:41 / /srv/auto rw - autofs systemd-1 rw\n";
+        let at = |folder: &str| counted_mount(mounts, Path::new(folder));
+        assert_eq!(at("/srv/my disk/photos"), Some("/srv/my disk".into()));
+        assert_eq!(at("/srv/other"), Some("/".into()));
+        assert_eq!((at("/srv/nfs/a"), at("/srv/auto")), (None, None));
+        assert_eq!(counted_mount("", Path::new("/a")), None);
+        let text = "[[share]]\nname = \"a\"\npath = \"/proc\"\n";
+        assert!(Quotas::of(&Config::parse(text).unwrap()).quotas().is_empty());
     }
 }

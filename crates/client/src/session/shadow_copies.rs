@@ -1,5 +1,6 @@
 //! Shadow copies that a server makes of its shares: MS-FSRVP 3.2.
 
+use std::net::IpAddr;
 use std::time::SystemTime;
 
 use frevo_rpc::SyntaxId;
@@ -48,9 +49,12 @@ impl Session {
                 agent.failed(Cause::Protocol("it supports no version of its RPC interface"))
             );
         }
-        agent.call(Request::IsPathSupported { share: agent.unc.clone() }).await?;
-        // A copy that is not to be changed. smbd answers E_INVALIDARG to the attribute that says so.
-        agent.call(Request::SetContext(Context::EMPTY)).await?;
+        let supported = agent.call(Request::IsPathSupported { share: agent.unc.clone() }).await?;
+        agent.note_owner(&supported);
+        // FSRVP_CTX_NAS_ROLLBACK, MS-FSRVP 2.2.2.2: the copy outlives its client. smbd answers E_INVALIDARG to the
+        // attribute that says that it is not to be changed.
+        let context = Context::PERSISTENT | Context::NO_AUTO_RELEASE | Context::NO_WRITERS;
+        agent.call(Request::SetContext(context)).await?;
         let client_set = self.new_id().during(MAKE, &agent.url)?;
         let set = agent.id(Request::Start { client_set }).await?;
         let made = self.fill(&mut agent, set).await;
@@ -107,6 +111,8 @@ struct Agent {
     /// The share's URL, for messages.
     url: String,
     operation: &'static str,
+    /// The machine to which the server says that the share belongs, if that is another one.
+    owner: Option<Box<str>>,
 }
 
 impl Agent {
@@ -123,7 +129,7 @@ impl Agent {
             let ambient = &*caller.options.ambient;
             let opened = Pipe::open_signed(session, PIPE, interface, logon, ambient).await;
             if let Some(pipe) = opened.map_err(told)? {
-                return Ok(Self { pipe, unc, url, operation });
+                return Ok(Self { pipe, unc, url, operation, owner: None });
             }
         }
         Err(Error::new(crate::Status::NOT_SUPPORTED, operation, url))
@@ -133,7 +139,17 @@ impl Agent {
         let answer = self.pipe.call(request.opnum(), &request.encode()).await;
         let answer = answer.map_err(|error| error.told_as(self.operation, &*self.url))?;
         let reply = Reply::parse(&request, &answer).during(self.operation, &self.url)?;
-        reply.map_err(ShadowCopyError::of).during(self.operation, &self.url)
+        let refused = |status| ShadowCopyError::of(status, self.owner.clone());
+        reply.map_err(refused).during(self.operation, &self.url)
+    }
+
+    /// Notes OwnerMachineName. Deviation: MS-FSRVP 3.2.4.2.1 has the client go on there; this one asks the server that
+    /// the user has named, and names the owner when that refuses.
+    fn note_owner(&mut self, supported: &Reply) {
+        let Reply::Supported { owner } = supported else { return };
+        let host = self.unc.trim_start_matches('\\').split('\\').next().unwrap_or_default();
+        let is_other = host.parse::<IpAddr>().is_err() && !is_same_machine(host, owner);
+        self.owner = is_other.then(|| owner.trim_start_matches('\\').into());
     }
 
     async fn id(&mut self, request: Request) -> Result<Guid> {
@@ -149,5 +165,26 @@ impl Agent {
 
     fn failed(&self, cause: Cause) -> Error {
         Error::new(cause, self.operation, &*self.url)
+    }
+}
+
+/// True if two names can be those of one machine: a name may lack its domain.
+fn is_same_machine(one: &str, other: &str) -> bool {
+    let label = |name: &str| {
+        let name = name.trim_start_matches('\\');
+        name.split('.').next().unwrap_or_default().to_ascii_lowercase()
+    };
+    label(one) == label(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_a_machine_may_lack_its_domain() {
+        assert!(is_same_machine("box.example.org", "BOX"));
+        assert!(is_same_machine("box", r"\\box"));
+        assert!(!is_same_machine("box1.example.org", "box2.example.org"));
     }
 }

@@ -10,6 +10,7 @@ mod sets;
 mod unc;
 
 pub use calls::{Reply, Request, ShareMapping};
+pub use left::LeftCopy;
 pub use sets::{ContextSet, Exposure, NewCopy, Removal, ShadowCopySets, Snapshot, Status, Wanted};
 pub use unc::share_of;
 

@@ -7,8 +7,7 @@ use super::left::{LeftCopies, LeftCopy};
 use super::sets::{Copy, Set, ShadowCopySets, Snapshot, Status, Timer};
 use super::{Context, share_of};
 use crate::limits::{
-    FSRVP_LONG_TIMER, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES, MAX_FSRVP_LEFT, MAX_FSRVP_SETS,
-    MAX_SHADOW_COPY_NAME,
+    FSRVP_LONG_TIMER, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES, MAX_FSRVP_SETS, MAX_SHADOW_COPY_NAME,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -114,7 +113,7 @@ fn left(r: &mut Reader<'_>) -> Parsed<LeftCopies> {
         let (owner, share, taken) = (text(r)?, text(r)?, r.u64(WHAT)?);
         Ok(LeftCopy { owner, snapshot: Snapshot { share, taken } })
     };
-    (0..count(r, MAX_FSRVP_LEFT)?).map(|_| one(r)).collect::<Parsed<Vec<_>>>().map(LeftCopies)
+    (0..count(r, LeftCopies::MOST)?).map(|_| one(r)).collect::<Parsed<Vec<_>>>().map(LeftCopies)
 }
 
 impl ShadowCopySets {

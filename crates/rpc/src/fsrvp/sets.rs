@@ -3,7 +3,7 @@
 //! One set at a time is on its way, from StartShadowCopySet to its recovery (MS-FSRVP 3.1.4.3). The Message
 //! Sequence Timer belongs to it. Times are those of the caller's clock, which only has to run.
 
-use super::left::LeftCopies;
+use super::left::{LeftCopies, LeftCopy};
 use super::{Context, HResult, Reply, ShareMapping, share_of};
 use crate::limits::{
     FSRVP_LONG_TIMER, FSRVP_RETRIES, FSRVP_SETS_PER_ACCOUNT, FSRVP_SHORT_TIMER, MAX_FSRVP_COPIES,
@@ -126,10 +126,8 @@ pub struct Removal {
     pub shares: Vec<String>,
     /// Snapshots to be removed.
     pub snapshots: Vec<Snapshot>,
-    /// Snapshots that stay, and are thinned as the server's others from now on.
-    pub released: Vec<Snapshot>,
-    /// Snapshots that were released before, and are removed where no schedule thins them.
-    pub expired: Vec<Snapshot>,
+    /// Copies that stay, and are thinned as the server's other snapshots from now on.
+    pub released: Vec<LeftCopy>,
 }
 
 /// The outcome of SetContext.
@@ -251,11 +249,10 @@ impl ShadowCopySets {
                     *removal = set.removal();
                     // Exposed snapshots are whole: the client may have copied from them. They stay.
                     if set.status == Status::Exposed {
-                        let left = core::mem::take(&mut removal.snapshots);
-                        let goes =
-                            left.iter().filter_map(|one| self.left.add(&set.owner, one.clone()));
-                        removal.expired = goes.collect();
-                        removal.released = left;
+                        let left = core::mem::take(&mut removal.snapshots).into_iter();
+                        let left =
+                            left.map(|snapshot| LeftCopy { owner: set.owner.clone(), snapshot });
+                        removal.released = left.collect();
                     }
                 }
                 self.forget_context();
@@ -534,10 +531,19 @@ impl ShadowCopySets {
         Some(set.map(|set| set.removal()).unwrap_or_default())
     }
 
-    /// Returns the snapshots that clients left behind long before `now`, a second since 1970. They are known no
-    /// more, and are to be removed where no schedule thins them.
-    pub fn expire_left(&mut self, now: u64) -> Vec<Snapshot> {
-        self.left.expire(now)
+    /// Remembers a released copy of a share that no schedule thins.
+    pub fn leave(&mut self, copy: LeftCopy) {
+        self.left.add(copy);
+    }
+
+    /// Returns the snapshots of such copies that are to be removed, because there are too many.
+    pub fn surplus_left(&self) -> Vec<Snapshot> {
+        self.left.surplus()
+    }
+
+    /// Forgets such a copy, whose snapshot is removed.
+    pub fn forget_left(&mut self, snapshot: &Snapshot) {
+        self.left.0.retain(|copy| copy.snapshot != *snapshot);
     }
 
     /// The snapshots of all sets: nobody else removes them.

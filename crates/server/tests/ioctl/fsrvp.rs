@@ -9,6 +9,7 @@ use frevo_auth::smbpasswd::{AccountFile, Entry};
 use frevo_auth::{NtHash, Protection};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_rpc::fsrvp::{Context, HResult, Reply, Request, ShareMapping};
+use frevo_rpc::limits::FSRVP_LEFT_PER_ACCOUNT;
 use frevo_rpc::{AuthLevel, Client, SyntaxId};
 use frevo_server::internal::state::Shares;
 use frevo_server::share::{RecycleBin, Share};
@@ -43,6 +44,8 @@ struct Hands {
     goes_on: Condvar,
     released: Mutex<Vec<u64>>,
     expired: Mutex<Vec<u64>>,
+    /// A schedule thins the snapshots.
+    is_thinned: AtomicBool,
     removed: AtomicU64,
 }
 
@@ -58,6 +61,7 @@ impl Hands {
             goes_on: Condvar::new(),
             released: Mutex::default(),
             expired: Mutex::default(),
+            is_thinned: AtomicBool::new(false),
             removed: AtomicU64::new(0),
         })
     }
@@ -110,8 +114,16 @@ impl Snapshotter for Hands {
         self.released.lock().push(taken);
     }
 
-    fn expire(&self, _: &str, taken: u64) {
+    fn is_thinned(&self, _: &str) -> bool {
+        self.is_thinned.load(Ordering::Acquire)
+    }
+
+    fn expire(&self, _: &str, taken: u64) -> Result<(), String> {
+        if self.is_broken.load(Ordering::Acquire) {
+            return Err(String::from("broken"));
+        }
         self.expired.lock().push(taken);
+        Ok(())
     }
 
     fn store(&self, state: &[u8]) -> io::Result<()> {
@@ -227,6 +239,13 @@ impl Backup {
         self.done(Request::Commit { set, timeout_ms: 180_000 }).await;
         self.done(Request::Expose { set, timeout_ms: 120_000 }).await;
         self.mapping(set, copy).await.unwrap()
+    }
+
+    /// Begins again, and ends the new set at once.
+    async fn begin_again(&mut self) {
+        self.done(Request::SetContext(Context::EMPTY)).await;
+        let set = self.id(Request::Start { client_set: Guid([7; 16]) }).await;
+        self.done(Request::Abort { set }).await;
     }
 
     async fn mapping(&mut self, set: Guid, copy: Guid) -> Result<ShareMapping, HResult> {
@@ -449,27 +468,44 @@ fn a_client_that_begins_again_leaves_its_snapshots_to_the_schedule() {
     });
 }
 
-/// Copies that were left behind are known after a restart, and go when they are old.
+/// Copies that were left behind are known after a restart, and the first ones go when there are too many.
 #[test]
-fn old_copies_that_clients_left_go() {
+fn some_copies_that_clients_leave_stay() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("f"), "old").unwrap();
-    let hands = Hands::new(&dir);
-    // One copy is long ago, the other will be made in years.
-    for (taken, count) in [(1_000_000_000, 1), (9_000_000_000, 2)] {
-        hands.next.store(taken, Ordering::Release);
-        let sets =
-            if hands.stored.lock().is_empty() { ShadowCopySets::default() } else { hands.sets() };
-        serve(&hands, "staff", sets, async |world| {
-            let mut ann = Backup::of(world, "ann").await;
-            ann.exposed().await;
-            ann.done(Request::SetContext(Context::EMPTY)).await;
-            assert_eq!(hands.released.lock().len(), count);
-        });
+    let (hands, first) = (Hands::new(&dir), 1_800_000_000);
+    // A schedule has those that it thins: they are not known any more.
+    hands.is_thinned.store(true, Ordering::Release);
+    serve(&hands, "staff", ShadowCopySets::default(), leave_one);
+    assert_eq!((hands.sets().left_count(), hands.released.lock().len()), (0, 1));
+    hands.is_thinned.store(false, Ordering::Release);
+    for _ in 0..FSRVP_LEFT_PER_ACCOUNT {
+        serve(&hands, "staff", hands.sets(), leave_one);
     }
-    // The second run has found the first copy too old at its start.
-    assert_eq!(*hands.expired.lock(), [1_000_000_000]);
-    assert_eq!(hands.sets().left_count(), 1);
+    assert_eq!(hands.sets().left_count(), FSRVP_LEFT_PER_ACCOUNT);
+    // One that cannot be removed stays known, and goes after the next start.
+    let broken = Arc::clone(&hands);
+    serve(&hands, "staff", hands.sets(), async |world| {
+        let mut ann = Backup::of(world, "ann").await;
+        ann.exposed().await;
+        broken.is_broken.store(true, Ordering::Release);
+        ann.begin_again().await;
+    });
+    assert_eq!(hands.sets().left_count(), FSRVP_LEFT_PER_ACCOUNT + 1);
+    assert!(hands.expired.lock().is_empty());
+    hands.is_broken.store(false, Ordering::Release);
+    serve(&hands, "staff", hands.sets(), async |world| {
+        Backup::of(world, "ann").await.begin_again().await;
+    });
+    assert_eq!(*hands.expired.lock(), [first + 1]);
+    assert_eq!(hands.sets().left_count(), FSRVP_LEFT_PER_ACCOUNT);
+}
+
+/// Makes a copy, and leaves it behind.
+async fn leave_one(world: &World) {
+    let mut ann = Backup::of(world, "ann").await;
+    ann.exposed().await;
+    ann.begin_again().await;
 }
 
 /// The share of a shadow copy lets in those whom its share lets in.

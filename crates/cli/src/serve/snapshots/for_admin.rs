@@ -23,8 +23,6 @@ pub(super) struct KeepingRules {
     /// The name of the share.
     pub(super) share: String,
     pub(super) schedule: Schedule,
-    /// The bytes that the file system is to have left.
-    pub(super) min_free: Option<u64>,
 }
 
 /// A shadow copy that is made, removed, released, or too old after its release. It is known by the second since 1970.

@@ -1,14 +1,12 @@
 //! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
 //! what administrators ask for.
 
-mod room;
 mod shadow_copies;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -41,7 +39,6 @@ const WISHES: usize = 16;
 const PLACE: &str = "place";
 /// The acts that can fail.
 const LIST: &str = "list";
-const MOUNT: &str = "mount";
 const CREATE: &str = "create";
 const REMOVE: &str = "remove";
 
@@ -56,16 +53,13 @@ struct Failed {
 #[derive(Debug)]
 pub(super) struct KeptShare {
     name: String,
+    /// True if `keep_deleted` asks for the snapshots.
+    is_optional: bool,
     provider: Option<String>,
     /// The place in the set-up of the process. None for a share without a place.
     at: Option<usize>,
     /// None while the configuration has no schedule for the share any more.
     schedule: Option<Schedule>,
-    folder: PathBuf,
-    /// The bytes that the file system is to have left.
-    min_free: Option<u64>,
-    /// The moment until which the space that a removal frees is waited for.
-    room_wait: Option<Instant>,
     existing: Vec<Second>,
     /// Those of `existing` that are shadow copies of MS-FSRVP: the schedule does not see them.
     held: BTreeSet<Second>,
@@ -85,6 +79,8 @@ pub(super) struct KeptShare {
     listed: Option<Instant>,
     /// The moment from which on mounts that are missing are looked for. None at the start.
     next_mounts: Option<Instant>,
+    /// The reason why a snapshot is not mounted.
+    unmounted: Option<String>,
     /// True after the log has told of snapshots of a time to come.
     is_ahead_told: bool,
     /// The schedule removes those that it does not keep: at the start, and when it has made one. So a snapshot
@@ -108,12 +104,10 @@ impl KeptShare {
     ) -> Self {
         Self {
             name: found.share.clone(),
+            is_optional: found.is_optional,
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
             at,
             schedule: Some(found.schedule.clone()),
-            folder: found.folder.clone(),
-            min_free: found.min_free,
-            room_wait: None,
             existing: Vec::new(),
             knows_held: held.is_some(),
             held: held.unwrap_or_default(),
@@ -123,6 +117,7 @@ impl KeptShare {
             stuck: BTreeSet::new(),
             listed: None,
             next_mounts: None,
+            unmounted: None,
             is_ahead_told: false,
             thins: true,
             waits_until: None,
@@ -145,7 +140,7 @@ impl KeptShare {
     }
 
     fn why(&self) -> Option<&str> {
-        self.failed.as_ref().map(|failed| &*failed.why)
+        self.failed.as_ref().map(|failed| &failed.why).or(self.unmounted.as_ref()).map(|why| &**why)
     }
 
     fn view(&self, now: Second) -> ShareSnapshots {
@@ -195,6 +190,10 @@ impl Keeper {
                     tracing::info!(target: "frevo::snapshot", share = share.name, provider,
                     "snapshots of the share are kept: {}", share.schedule.as_ref().map(ToString::to_string).unwrap_or_default())
                 }
+                (None, why) if share.is_optional => {
+                    tracing::warn!(target: "frevo::snapshot", share = share.name,
+                    "the recycle bin alone keeps deleted files of the share: {}", why.unwrap_or_default())
+                }
                 (None, why) => tracing::error!(target: "frevo::snapshot", share = share.name,
                     "no snapshots of the share are made: {}", why.unwrap_or_default()),
             }
@@ -231,7 +230,6 @@ impl Keeper {
             rest = rest.min(self.tick_share(at, now));
             self.remove_unwanted(at);
             self.mount(at);
-            self.make_room(at, room::space_left);
             self.tell_ahead(at, now);
         }
         self.show();
@@ -380,14 +378,21 @@ impl Keeper {
         let is_due = |share: &&mut KeptShare| {
             share.at.is_some() && share.next_mounts.is_none_or(|next| next <= Instant::now())
         };
-        if self.shares.get_mut(at).filter(is_due).is_none() {
-            return;
+        let share = self.shares.get_mut(at).filter(is_due);
+        let (Some(share), Some(hands)) = (share, &mut self.hands) else { return };
+        let Some(place) = share.at else { return };
+        // The fault is one of its own: others come and go beside it.
+        let (pause, fault) = match hands.mount(place) {
+            Ok(rest) if rest.is_empty() => (LIST_AGE, None),
+            Ok(_) => (Duration::ZERO, share.unmounted.clone()),
+            Err(fault) => (RETRY, Some(fault.to_string())),
+        };
+        if let Some(why) = fault.as_ref().filter(|_| fault != share.unmounted) {
+            tracing::error!(target: "frevo::snapshot", share = share.name, "{why}");
+            share.failures += 1;
         }
-        let mounted = self.act(at, MOUNT, |hands, place| hands.mount(place));
-        if let Some(share) = self.shares.get_mut(at) {
-            let pause = if mounted.is_ok() { LIST_AGE } else { RETRY };
-            share.next_mounts = Instant::now().checked_add(pause);
-        }
+        share.unmounted = fault;
+        share.next_mounts = Instant::now().checked_add(pause);
     }
 
     /// Logs once that there are snapshots of a time to come.
@@ -466,7 +471,6 @@ impl Keeper {
                 for share in &mut self.shares {
                     let new = rules.iter().find(|rules| rules.share == share.name);
                     share.schedule = new.map(|rules| rules.schedule.clone());
-                    share.min_free = new.and_then(|rules| rules.min_free);
                     share.thins = true;
                 }
             }
@@ -490,7 +494,7 @@ impl Keeper {
         let wanted = fold_name(name);
         let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
         at.ok_or_else(|| {
-            format!("the server makes no snapshots of {:?}, which has no [share.snapshots]", name)
+            format!("the server makes no snapshots of {:?}, which has neither [share.snapshots] nor keep_deleted", name)
         })
     }
 

@@ -26,7 +26,7 @@ use crate::state;
 use self::for_admin::{ForAdmin, KeepingRules};
 use self::keeper::{Keeper, KeptShare};
 pub(crate) use self::places::{FoundPlace, find};
-use self::shadow_copies::Supported;
+use self::shadow_copies::{Supported, SupportedShare};
 
 /// The snapshots before the process is confined.
 pub(super) struct Prepared {
@@ -55,8 +55,6 @@ pub(super) struct Snapshots {
 /// without `[share.snapshots]`.
 pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
     let mut found = find(&plan.config);
-    // These keep deleted files in their recycle bins alone, which `frevo check` tells.
-    found.retain(|found| found.place.is_ok() || !found.is_optional);
     let set_up = set_up(&plan.config, &found);
     let started =
         (!set_up.shares.is_empty()).then(|| Started::begin(&set_up, &log_options(&plan.config)));
@@ -87,13 +85,16 @@ pub(crate) fn lacking_rights(found: &[FoundPlace]) -> impl Iterator<Item = (&Fou
 /// The names of the shares of which clients can have shadow copies made: those with a place. MS-FSRVP 3.1.4.9:
 /// but for those with mount points in them, which `offered` has not. A share of a cluster has its state at
 /// other nodes too.
-fn supported(found: &[FoundPlace], config: &Config, offered: &[String]) -> Vec<String> {
-    let is_supported = |found: &&FoundPlace| {
+fn supported(found: &[FoundPlace], config: &Config, offered: &[String]) -> Vec<SupportedShare> {
+    let supported = |found: &FoundPlace| {
         let section = config.shares.iter().find(|share| found.is_of(share));
-        let is_own = section.is_some_and(|share| !share.cluster);
-        is_own && found.place.is_ok() && offered.contains(&found.share)
+        let section = section.filter(|share| !share.cluster && found.place.is_ok())?;
+        let schedule = section.kept_snapshots()?.schedule.schedule()?;
+        let name = found.share.clone();
+        let is_offered = offered.contains(&name);
+        is_offered.then(|| SupportedShare { name, is_thinned: !schedule.is_none() })
     };
-    found.iter().filter(is_supported).map(|found| found.share.clone()).collect()
+    found.iter().filter_map(supported).collect()
 }
 
 /// The shares for which the process acts: those with a place, in their order.
@@ -162,11 +163,7 @@ impl Snapshots {
         let of = |found: &FoundPlace| {
             let share = config.shares.iter().find(|share| found.is_of(share))?;
             let kept = share.kept_snapshots()?;
-            Some(KeepingRules {
-                share: found.share.clone(),
-                schedule: kept.schedule.schedule()?,
-                min_free: kept.min_free.map(|size| size.0),
-            })
+            Some(KeepingRules { share: found.share.clone(), schedule: kept.schedule.schedule()? })
         };
         self.keeper.set_rules(self.found.iter().filter_map(of).collect());
         *self.supported.lock() = supported(&self.found, config, &self.offered);

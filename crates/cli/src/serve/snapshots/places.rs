@@ -20,8 +20,6 @@ pub(crate) struct FoundPlace {
     /// Its folder.
     pub(crate) folder: PathBuf,
     pub(crate) schedule: Schedule,
-    /// The bytes that the file system is to have left.
-    pub(crate) min_free: Option<u64>,
     /// True if the share does without snapshots where it can have none.
     pub(crate) is_optional: bool,
     /// The place, or what the folder would need.
@@ -64,8 +62,7 @@ pub(crate) fn find(config: &Config) -> Vec<FoundPlace> {
             SnapshotPlace::find(&folder, kind, &mounts(config)).map_err(|fault| fault.to_string());
         let place = place.and_then(|place| usable(place, &all));
         let (share, is_optional) = (share.name.get_ref().to_string(), kept.is_optional);
-        let min_free = kept.min_free.map(|size| size.0);
-        all.push(FoundPlace { share, folder, schedule, min_free, is_optional, place });
+        all.push(FoundPlace { share, folder, schedule, is_optional, place });
     }
     all
 }

@@ -18,7 +18,15 @@ use super::for_admin::{Asked, ShadowCopy};
 use crate::secret_file;
 
 /// The shares of which clients can have shadow copies made.
-pub(super) type Supported = Arc<Mutex<Vec<String>>>;
+pub(super) type Supported = Arc<Mutex<Vec<SupportedShare>>>;
+
+/// A share of which clients can have shadow copies made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SupportedShare {
+    pub(super) name: String,
+    /// True if a schedule thins its snapshots.
+    pub(super) is_thinned: bool,
+}
 
 /// The hands of the server for its shadow copies.
 pub(super) struct Hands {
@@ -30,6 +38,10 @@ pub(super) struct Hands {
 impl Hands {
     pub(super) fn new(wishes: SyncSender<Asked>, file: &Path, supported: &Supported) -> Self {
         Self { wishes, file: file.to_owned(), supported: Arc::clone(supported) }
+    }
+
+    fn supported(&self, share: &str) -> Option<SupportedShare> {
+        self.supported.lock().iter().find(|found| eq_ignore_case(&found.name, share)).cloned()
     }
 
     fn ask(&self, copy: ShadowCopy) -> Result<u64, String> {
@@ -49,7 +61,12 @@ impl fmt::Debug for Hands {
 impl Snapshotter for Hands {
     /// Each share has a place of snapshots of its own, which goes by its name.
     fn volume(&self, share: &str) -> Option<String> {
-        self.supported.lock().iter().find(|name| eq_ignore_case(name, share)).cloned()
+        self.supported(share).map(|found| found.name)
+    }
+
+    /// A share that is there no more has nobody who leaves copies of it.
+    fn is_thinned(&self, share: &str) -> bool {
+        self.supported(share).is_none_or(|found| found.is_thinned)
     }
 
     fn create(&self, share: &str, by: &str) -> Result<u64, String> {
@@ -66,9 +83,8 @@ impl Snapshotter for Hands {
         let _ = self.ask(ShadowCopy::Release { share: share.to_owned(), taken });
     }
 
-    fn expire(&self, share: &str, taken: u64) {
-        // The thread logs a fault, and tries again.
-        let _ = self.ask(ShadowCopy::Expire { share: share.to_owned(), taken });
+    fn expire(&self, share: &str, taken: u64) -> Result<(), String> {
+        self.ask(ShadowCopy::Expire { share: share.to_owned(), taken }).map(drop)
     }
 
     fn store(&self, state: &[u8]) -> io::Result<()> {

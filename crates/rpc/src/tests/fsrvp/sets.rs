@@ -272,15 +272,14 @@ fn sets_have_limits() {
     assert_eq!(sets.add(guid(1), copy(2, "one more"), ZERO), Err(HResult::OUT_OF_MEMORY));
 }
 
-/// Has the account make copies of `share`, the first in second `from`, and leave each of them behind. Returns
-/// those that go for them.
+/// Has the account make a copy of `share` for each second, and leave it behind. Returns those that are removed.
 fn leave(
     sets: &mut ShadowCopySets,
     owner: &str,
     share: &str,
     seconds: core::ops::Range<u64>,
 ) -> Vec<u64> {
-    let mut expired = Vec::new();
+    let mut removed = Vec::new();
     for taken in seconds {
         // Each client is a new one, so that none has begun again too often.
         sets.elapse(FSRVP_SHORT_TIMER);
@@ -292,9 +291,13 @@ fn leave(
         sets.end_expose(guid(1), true, ZERO);
         let removal = sets.set_context(Context::EMPTY, client(1), ZERO).removal;
         assert_eq!(removal.released.len(), 1);
-        expired.extend(removal.expired.into_iter().map(|gone| gone.taken));
+        removal.released.into_iter().for_each(|copy| sets.leave(copy));
+        for gone in sets.surplus_left() {
+            sets.forget_left(&gone);
+            removed.push(gone.taken);
+        }
     }
-    expired
+    removed
 }
 
 #[test]
@@ -306,14 +309,6 @@ fn copies_that_clients_leave_have_limits() {
     assert!(leave(&mut sets, "bob", "files", 300..301).is_empty(), "another account");
     assert_eq!(leave(&mut sets, "ANN", "FILES", 400..402), [100, 101]);
     assert_eq!(sets.left_count(), FSRVP_LEFT_PER_ACCOUNT + 2);
-    // The age.
-    let mut read = ShadowCopySets::from_bytes(&sets.to_bytes(), ZERO).unwrap();
-    let age = FSRVP_LEFT_AGE.as_secs();
-    assert!(read.expire_left(101 + age).is_empty());
-    let old: Vec<u64> = read.expire_left(103 + age).iter().map(|one| one.taken).collect();
-    assert_eq!(old, [102, 103]);
-    assert!(read.expire_left(0).is_empty(), "the clock is set back");
-    assert_eq!(read.left_count(), FSRVP_LEFT_PER_ACCOUNT);
     // All accounts together.
     let mut sets = ShadowCopySets::default();
     for account in 0..MAX_FSRVP_LEFT as u64 {
@@ -321,7 +316,22 @@ fn copies_that_clients_leave_have_limits() {
     }
     assert_eq!(leave(&mut sets, "b", "x", 9_000..9_002), [0, 1]);
     assert_eq!(sets.left_count(), MAX_FSRVP_LEFT);
-    assert!(ShadowCopySets::from_bytes(&sets.to_bytes(), ZERO).is_ok());
+}
+
+/// A copy is known until its snapshot is removed, also after a restart.
+#[test]
+fn copies_that_cannot_be_removed_stay_known() {
+    let mut sets = ShadowCopySets::default();
+    let more = MAX_FSRVP_COPIES as u64 + 5;
+    for taken in 0..MAX_FSRVP_LEFT as u64 + more {
+        let snapshot = Snapshot { share: "x".to_string(), taken };
+        sets.leave(LeftCopy { owner: "ann".to_string(), snapshot });
+    }
+    assert_eq!(sets.left_count(), MAX_FSRVP_LEFT + MAX_FSRVP_COPIES, "the first are forgotten");
+    let read = ShadowCopySets::from_bytes(&sets.to_bytes(), ZERO).unwrap();
+    let surplus = read.surplus_left();
+    assert_eq!(surplus.len(), MAX_FSRVP_LEFT + MAX_FSRVP_COPIES - FSRVP_LEFT_PER_ACCOUNT);
+    assert_eq!(surplus[0].taken, 5);
 }
 
 /// Without copies that were left behind, earlier versions read the state.
@@ -329,7 +339,10 @@ fn copies_that_clients_leave_have_limits() {
 fn the_stored_form_is_the_earlier_one_if_it_can_be() {
     let mut sets = up_to(Status::Exposed);
     assert!(sets.to_bytes().starts_with(b"FRVOSC01"));
-    sets.set_context(Context::EMPTY, client(1), ZERO);
+    let released = sets.set_context(Context::EMPTY, client(1), ZERO).removal.released;
+    // A schedule has it.
+    assert!(sets.to_bytes().starts_with(b"FRVOSC01"));
+    released.into_iter().for_each(|copy| sets.leave(copy));
     let stored = sets.to_bytes();
     assert!(stored.starts_with(b"FRVOSC02"));
     assert_eq!(ShadowCopySets::from_bytes(&stored, ZERO).unwrap().left_count(), 1);
@@ -393,7 +406,8 @@ proptest! {
     fn any_bytes_are_sets_or_none(tail in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..200_usize) {
         let mut sets = up_to(Status::Exposed);
         if cut % 2 == 0 {
-            sets.set_context(Context::EMPTY, client(1), ZERO);
+            let snapshot = Snapshot { share: "x".to_string(), taken: 7 };
+            sets.leave(LeftCopy { owner: "ann".to_string(), snapshot });
         }
         let mut bytes = sets.to_bytes();
         bytes.truncate(cut);

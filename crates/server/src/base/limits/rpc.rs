@@ -58,6 +58,3 @@ pub const PIPES_PER_SESSION: usize = 1_040;
 
 /// Calls of MS-FSRVP that wait for the thread of the shadow copies.
 pub const SHADOW_COPY_CALLS: usize = 64;
-
-/// Time between two looks at the age of shadow copies that clients have left behind.
-pub const SHADOW_COPY_AGES: Duration = Duration::from_secs(3_600);

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use frevo_rpc::fsrvp::{
-    Exposure, HResult, NewCopy, Removal, Reply, Request, ShadowCopySets, Snapshot, share_of,
+    Exposure, HResult, LeftCopy, NewCopy, Removal, Reply, Request, ShadowCopySets, Snapshot,
+    share_of,
 };
 use frevo_store::HostPlaces;
 use frevo_store::snapshot::Moment;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Asked, BY_SERVER, Requester, ShadowCopies, Snapshotter};
 use crate::base::host;
-use crate::base::limits::{SHADOW_COPY_AGES, SHADOW_COPY_CALLS};
+use crate::base::limits::SHADOW_COPY_CALLS;
 use crate::base::panics;
 use crate::objects::kick::{Administrator, Kick, kick};
 use crate::objects::server::ServerState;
@@ -83,8 +84,6 @@ struct Agent {
     /// The bytes that are stored.
     stored: Vec<u8>,
     began: Instant,
-    /// The next look at the age of copies that clients have left behind.
-    ages: Instant,
     waiting: Vec<Waiting>,
     ends: mpsc::UnboundedSender<Ended>,
     ended: Option<mpsc::UnboundedReceiver<Ended>>,
@@ -132,7 +131,6 @@ impl Agent {
             stored: sets.to_bytes(),
             sets,
             began: Instant::now(),
-            ages: Instant::now(),
             waiting: Vec::new(),
             ends,
             ended: Some(ended),
@@ -161,6 +159,7 @@ impl Agent {
         named.spawn(move || {
             host::begin_thread();
             runtime.block_on(async {
+                self.thin_left().await;
                 loop {
                     let due = self.next_look();
                     tokio::select! {
@@ -189,7 +188,8 @@ impl Agent {
     fn next_look(&self) -> Instant {
         let timer = self.sets.due().map(|due| self.began + due);
         let waits = self.waiting.iter().map(|waiting| waiting.until);
-        waits.chain(timer).min().unwrap_or(self.ages).min(self.ages)
+        let far = Instant::now() + Duration::from_secs(3_600);
+        waits.chain(timer).min().unwrap_or(far).min(far)
     }
 
     async fn answer(&mut self, asked: Asked) {
@@ -215,6 +215,9 @@ impl Agent {
         }
         // A send fails if the pipe that asked is closed meanwhile.
         let _ = asked.answer.send(result);
+        if matches!(asked.request, Request::SetContext(_)) {
+            self.thin_left().await;
+        }
     }
 
     /// Carries out a call that does not wait.
@@ -223,6 +226,10 @@ impl Agent {
         match request {
             Request::SetContext(context) => {
                 let set = self.sets.set_context(*context, by.address, now);
+                // Where a schedule thins them, it has them from now on.
+                let is_left = |copy: &&LeftCopy| !self.hands.is_thinned(&copy.snapshot.share);
+                let left: Vec<_> = set.removal.released.iter().filter(is_left).cloned().collect();
+                left.into_iter().for_each(|copy| self.sets.leave(copy));
                 Step { result: set.result.map(|()| Reply::Done), removal: set.removal }
             }
             Request::Start { client_set } => match self.new_id() {
@@ -446,22 +453,32 @@ impl Agent {
             let _ = self.store().await;
             self.carry_out(removal, BY_SERVER).await;
         }
-        if self.ages <= now {
-            self.ages = now + SHADOW_COPY_AGES;
-            self.expire().await;
-        }
     }
 
-    /// Removes old copies that clients have left behind.
-    async fn expire(&mut self) {
-        let Some(server) = self.server.upgrade() else { return };
-        let (before, (now, _)) = (self.sets.clone(), server.ambient.now().to_unix());
-        let expired = self.sets.expire_left(u64::try_from(now).unwrap_or(0));
-        if self.store().await.is_err() {
-            self.sets = before;
-        } else {
-            self.carry_out(Removal { expired, ..Removal::default() }, BY_SERVER).await;
+    /// Removes copies that clients have left behind, if there are too many. One that cannot be removed stays known,
+    /// and is tried again.
+    async fn thin_left(&mut self) {
+        let surplus = self.sets.surplus_left();
+        if surplus.is_empty() {
+            return;
         }
+        let hands = Arc::clone(&self.hands);
+        let removing = tokio::task::spawn_blocking(move || {
+            let is_removed = |one: &Snapshot| match hands.expire(&one.share, one.taken) {
+                Ok(()) => true,
+                Err(why) => {
+                    tracing::warn!(target: "frevo::snapshot", share = one.share,
+                        "a shadow copy that a client has left is not removed yet: {why}");
+                    false
+                }
+            };
+            surplus.into_iter().filter(is_removed).collect::<Vec<Snapshot>>()
+        });
+        for gone in removing.await.unwrap_or_default() {
+            self.sets.forget_left(&gone);
+        }
+        // A copy that is still stored is looked for again after a restart, and is not there.
+        let _ = self.store().await;
     }
 
     /// Stores the state if it has changed.
@@ -488,7 +505,7 @@ impl Agent {
 
     /// Ends the shares of shadow copies, then removes the snapshots.
     async fn carry_out(&self, removal: Removal, by: &str) {
-        let Removal { shares, snapshots, released, expired } = removal;
+        let Removal { shares, snapshots, released } = removal;
         if let Some(server) = self.server.upgrade().filter(|_| !shares.is_empty()) {
             server.change_exposed(|exposed| exposed.retain(|one| !shares.contains(&one.name)));
             for name in shares {
@@ -496,14 +513,15 @@ impl Agent {
                 kick(&server, &Kick::Share(name), by).await;
             }
         }
-        if snapshots.is_empty() && released.is_empty() && expired.is_empty() {
+        if snapshots.is_empty() && released.is_empty() {
             return;
         }
         let (hands, by) = (Arc::clone(&self.hands), by.to_owned());
         let done = tokio::task::spawn_blocking(move || {
             remove(&*hands, &snapshots, &by);
-            released.iter().for_each(|one| hands.release(&one.share, one.taken));
-            expired.iter().for_each(|one| hands.expire(&one.share, one.taken));
+            for LeftCopy { snapshot, .. } in released {
+                hands.release(&snapshot.share, snapshot.taken);
+            }
         });
         let _ = done.await;
     }

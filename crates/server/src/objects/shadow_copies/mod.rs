@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) const BY_SERVER: &str = "fsrvp";
 
 /// Makes snapshots of shares, and stores the state of the shadow copies. Calls may block, but for
-/// [`Self::volume`].
+/// [`Self::volume`] and [`Self::is_thinned`].
 pub trait Snapshotter: Send + Sync + fmt::Debug {
     /// Returns the name of the store that a share is on, by which two shares on one store are told. None for
     /// a share of which no snapshots can be made.
@@ -38,9 +38,14 @@ pub trait Snapshotter: Send + Sync + fmt::Debug {
     /// Leaves a snapshot to the schedule of its share.
     fn release(&self, share: &str, taken: u64);
 
-    /// Removes a snapshot that was released, if its share has no schedule that thins it. If it cannot be
-    /// removed, that is tried again later.
-    fn expire(&self, share: &str, taken: u64);
+    /// Returns true if a schedule thins the snapshots of a share. It does not block.
+    fn is_thinned(&self, share: &str) -> bool;
+
+    /// Removes a snapshot that was released, if its share has still no schedule that thins it.
+    ///
+    /// # Errors
+    /// A sentence for the log. The snapshot is there, and is asked for again.
+    fn expire(&self, share: &str, taken: u64) -> Result<(), String>;
 
     /// Stores the state. It is on the disk when the call returns.
     ///

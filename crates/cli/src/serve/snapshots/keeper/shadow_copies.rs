@@ -57,17 +57,19 @@ impl Keeper {
 
     /// Removes a shadow copy that a client has left behind where no schedule thins it.
     fn expire(&mut self, at: usize, taken: Second) -> Result<(), String> {
-        let is_kept = |share: &KeptShare| !share.schedule.as_ref().is_some_and(Schedule::is_none);
+        let is_kept = |share: &KeptShare| {
+            let is_thinned = !share.schedule.as_ref().is_some_and(Schedule::is_none);
+            is_thinned || share.held.contains(&taken)
+        };
         if self.shares.get(at).is_none_or(is_kept) {
             return Ok(());
         }
         // An administrator may have removed it meanwhile.
-        let listed = self.list(at);
-        let share = self.shares.get(at);
-        if listed.is_ok() && !share.is_some_and(|share| share.existing.contains(&taken)) {
-            return Ok(());
+        self.list(at)?;
+        match self.shares.get(at).is_some_and(|share| share.existing.contains(&taken)) {
+            true => self.remove(at, taken, LIMIT),
+            false => Ok(()),
         }
-        self.remove_now_or_later(at, taken, LIMIT)
     }
 
     /// Removes a shadow copy. One that cannot be removed now is tried again.

@@ -33,7 +33,6 @@ impl Site {
             share: String::from("photos"),
             folder: share.clone(),
             schedule: schedule.parse().unwrap(),
-            min_free: None,
             is_optional: false,
             place: Ok(place.clone()),
         };
@@ -89,8 +88,12 @@ fn copies_that_are_left_stay_without_a_schedule_until_they_expire() {
     site.expire(one);
     assert_eq!(site.keeper.shares[0].why(), None);
     assert_eq!(site.keeper.shares[0].removed, 1);
+    // One that a client holds stays.
+    let three = site.create();
+    site.expire(three);
+    assert_eq!(site.count(), 2);
     site.expire(two);
-    assert_eq!(site.count(), 0);
+    assert_eq!(site.count(), 1);
 }
 
 /// With a schedule, that alone says which ones stay.
@@ -127,45 +130,4 @@ fn a_clock_that_is_behind_is_noticed() {
     site.keeper.remove(0, later, "ann").unwrap();
     site.keeper.tick();
     assert!(!site.keeper.shares[0].is_ahead_told);
-}
-
-/// While the disk is too full the oldest go, one at a time, but for the newest and for copies of clients.
-#[test]
-fn the_oldest_go_while_the_disk_is_too_full() {
-    let Some(mut site) = Site::new("none") else { return };
-    let held = site.create();
-    let taken: Vec<Second> = (1..=3)
-        .map(|age| Second::new(now().unwrap().since_1970() - age * 1_000).unwrap())
-        .collect();
-    for taken in &taken {
-        site.keeper.create(0, *taken, "ann").unwrap();
-    }
-    let newest = now().unwrap().since_1970() + 10;
-    site.keeper.create(0, Second::new(newest).unwrap(), "ann").unwrap();
-    site.keeper.shares[0].min_free = Some(1_000);
-    let list = |site: &mut Site| {
-        site.keeper.list(0).unwrap();
-        site.keeper.shares[0].existing.clone()
-    };
-    assert_eq!(list(&mut site).len(), 5);
-    for left in [None, Some(1_000), Some(u64::MAX)] {
-        site.keeper.make_room(0, |_| left);
-        assert_eq!(list(&mut site).len(), 5, "{left:?}");
-    }
-    site.keeper.make_room(0, |_| Some(999));
-    let existing = list(&mut site);
-    assert!(existing.len() == 4 && !existing.contains(&taken[2]), "the oldest went");
-    // The space is waited for.
-    site.keeper.make_room(0, |_| Some(0));
-    assert_eq!(list(&mut site).len(), 4);
-    for count in [3, 2, 2] {
-        site.keeper.shares[0].room_wait = None;
-        site.keeper.make_room(0, |_| Some(0));
-        assert_eq!(list(&mut site).len(), count);
-    }
-    let mut kept: Vec<u64> = list(&mut site).into_iter().map(Second::since_1970).collect();
-    kept.sort_unstable();
-    assert_eq!(kept, [held, newest]);
-    assert!(room::space_left(&site.share).is_some_and(|left| left > 1 << 20));
-    assert_eq!(room::space_left(Path::new("/no such folder")), None);
 }
