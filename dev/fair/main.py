@@ -22,6 +22,7 @@ import directories
 import disks
 import floods
 import idle
+import limited
 import lists
 import logons
 import parts
@@ -149,6 +150,12 @@ file, writes 4 KiB, flushes and closes it, and a program of the host does the sa
 100,000 listed to its end, a file made, renamed and deleted in a folder of 20,000 (`names`).
 """
 
+LIMITED = """## Beside an account with a limit of rate
+
+Sixteen connections of ann read 1 MiB each, as fast as they may, while bob has no limit: rounds of 3 s with and without
+that load take turns, 20 of each. Goal: bob's 99th percentile is at most 1.2 times that without the load.
+"""
+
 IDLE = """## 10,000 idle clients
 
 Proportional set size of the server: after it has served one client, and with clients that ask nothing. The limits are
@@ -231,7 +238,7 @@ def main():
     parser.add_argument("--before", type=pathlib.Path, help="an earlier one, whose idle clients are measured too")
     parser.add_argument("--dir", type=pathlib.Path, default=pathlib.Path("target/fair/run"), help="for its files")
     parser.add_argument("--port", type=int, default=4800)
-    parser.add_argument("--parts", default="attacks", help="attacks,beside,idle (default: attacks)")
+    parser.add_argument("--parts", default="attacks", help="attacks,beside,limited,idle (default: attacks)")
     parser.add_argument("--rows", default="*", help="names of attacks, with wildcards")
     parser.add_argument("--connections", help="such as 1,16,128 (default: those of each row)")
     parser.add_argument("--out", type=pathlib.Path, help="the page to write")
@@ -245,6 +252,10 @@ def main():
         sections += section_of_attacks(lines, missed)
     if "beside" in parts:
         sections += [BESIDE, *beside.table(options), ""]
+    if "limited" in parts:
+        lines, more = limited.table(options)
+        sections += [LIMITED, *lines, ""]
+        missed += more
     if "idle" in parts:
         sections += [IDLE, *idle.table(options), ""]
     if options.out:

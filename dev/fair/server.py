@@ -155,12 +155,14 @@ class Server:
             command = [sys.executable, HERE / "probe.py", kind, str(self.port), out, self.data]
             self.probes[kind] = subprocess.Popen(command, preexec_fn=with_parent(-10))
 
+    def rows(self, kind):
+        """Returns what a probe has noted."""
+        lines = (self.directory / f"{kind}.jsonl").read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
     def phase(self, begin, end):
         """Returns the figures between two times: of the probes, and of the process."""
-        figures = {}
-        for kind in self.probes:
-            lines = (self.directory / f"{kind}.jsonl").read_text().splitlines(keepends=True)
-            figures[kind] = Figures([json.loads(line) for line in lines if line.endswith("\n")], begin, end)
+        figures = {kind: Figures(self.rows(kind), begin, end) for kind in self.probes}
         within = [sample for sample in self.samples if begin <= sample[0] <= end] or self.samples[-1:]
         figures["resident"] = (max(sample[1] for sample in within), within[-1][1])
         figures["descriptors"] = (max(sample[2] for sample in within), within[-1][2])

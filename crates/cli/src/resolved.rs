@@ -82,7 +82,9 @@ pub(crate) fn text(table: &toml::Table) -> String {
         }
         write_section(&mut out, &format!("[{section}]"), values);
     }
-    for section in ["interface", "idmap", "share", "namespace", "site", "rate", "user"] {
+    for section in
+        ["interface", "idmap", "share", "namespace", "site", "rate", "storage_qos", "user"]
+    {
         let list = table.get(section).and_then(toml::Value::as_array);
         for one in list.into_iter().flatten() {
             write_section(&mut out, &format!("[[{section}]]"), one.as_table());
@@ -102,7 +104,7 @@ mod tests {
         let table = "[server]\nname = \"A\"\nuser_map = { a = \"b\" }\n[[share]]\nname = \"x\"\npath = \"/x\"\n\
                      [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n\
                      [[namespace]]\nname = \"z\"\n[[namespace.link]]\npath = 'a'\ntargets = ['\\\\s\\t']\n\
-                     [[site]]\nname = \"s\"\n[[rate]]\nname = \"r\"\noperations = 9\n[[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n\
+                     [[site]]\nname = \"s\"\n[[rate]]\nname = \"r\"\noperations = 9\n[[storage_qos]]\nname = \"q\"\nid = \"04b4f24e-b3e9-4594-adaa-e327528de54b\"\niops = 9\n[[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n\
                      [cluster]\nname = \"c\"\nendpoints = [\"http://192.0.2.1:2379\"]\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {

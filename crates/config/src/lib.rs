@@ -39,6 +39,7 @@ mod server_limits;
 mod share;
 mod site;
 mod snapshots;
+mod storage_qos;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -66,6 +67,7 @@ pub use server_limits::LimitsSection;
 pub use share::{ShareSection, USER};
 pub use site::SiteSection;
 pub use snapshots::{KeptSnapshots, SnapshotSchedule, Snapshots};
+pub use storage_qos::{PolicyId, StorageQosSection};
 pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, CompressChoice, ConfinementChoice,

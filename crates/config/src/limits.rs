@@ -74,3 +74,9 @@ pub const RATE_BURST_MS_MIN: u64 = 10;
 pub const RATE_BURST_MS_MAX: u64 = 10_000;
 /// The greatest weight.
 pub const RATE_WEIGHT_MAX: u32 = 1_000;
+
+/// Sections `[[storage_qos]]`.
+pub const STORAGE_POLICIES: usize = 100;
+/// Greatest `iops` of a policy of storage, and its greatest `bandwidth` in KiB a second. Windows: as those of clients
+/// (MS-SQOS note 8).
+pub const STORAGE_RATE_MAX: u64 = 1_000_000_000;

@@ -93,6 +93,7 @@ impl Config {
             namespaces,
             sites,
             rates,
+            storage_policies,
             users,
         } = later;
         self.server = self.server.overlaid(server);
@@ -110,6 +111,7 @@ impl Config {
         self.namespaces.extend(namespaces);
         self.sites.extend(sites);
         self.rates.extend(rates);
+        self.storage_policies.extend(storage_policies);
         self.users.extend(users);
         self
     }

@@ -28,6 +28,7 @@ use super::server_limits::LimitsSection;
 use super::share::ShareSection;
 use super::site::SiteSection;
 use super::snapshots::KeptSnapshots;
+use super::storage_qos::StorageQosSection;
 use super::traces::TracesSection;
 use super::values::{
     AccountListingChoice, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
@@ -75,6 +76,9 @@ pub struct Config {
     /// Each `[[rate]]`
     #[serde(rename = "rate")]
     pub rates: Vec<RateSection>,
+    /// Each `[[storage_qos]]`
+    #[serde(rename = "storage_qos")]
+    pub storage_policies: Vec<StorageQosSection>,
     /// Each `[[user]]`
     #[serde(rename = "user")]
     pub users: Vec<UserSection>,
@@ -270,6 +274,7 @@ impl Config {
         faults.extend(SiteSection::faults(&self.sites, text));
         let shares: Vec<&str> = self.shares.iter().map(|s| s.name.get_ref().as_str()).collect();
         faults.extend(RateSection::faults(&self.rates, &shares, text));
+        faults.extend(StorageQosSection::faults(&self.storage_policies, text));
         faults.extend(NamespaceSection::faults(&self.namespaces, &self.shares, &self.sites, text));
         for (index, user) in self.users.iter().enumerate() {
             let name = user.name.get_ref();
@@ -418,6 +423,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[site]]", keys_of::<SiteSection>()),
         ("[[rate]]", keys_of::<RateSection>()),
+        ("[[storage_qos]]", keys_of::<StorageQosSection>()),
         ("[[user]]", keys_of::<UserSection>()),
     ]
 }

@@ -242,6 +242,12 @@ pub(super) const EVERY_KEY: &str = r#"
         burst_milliseconds = 200
         weight = 3
 
+        [[storage_qos]]
+        name = "gold"
+        id = "04b4f24e-b3e9-4594-adaa-e327528de54b"
+        iops = 5000
+        bandwidth = "100M"
+
         [[user]]
         name = "ann"
         password_file = "/etc/frevo/ann.password"

@@ -4,7 +4,9 @@ use frevo_proto::compound::{MixedStyles, verdicts};
 use frevo_proto::frame::{Stage, check_message_len};
 use frevo_proto::window::CommandSequenceWindow;
 use frevo_wire::codec::{Parsed, Writer};
-use frevo_wire::command::ioctl::{copychunk, pipe_wait, read_hash, resiliency, validate_negotiate};
+use frevo_wire::command::ioctl::{
+    copychunk, pipe_wait, read_hash, resiliency, storage_qos, validate_negotiate,
+};
 use frevo_wire::command::{
     cancel, change_notify, close, create, echo, flush, ioctl, lock, logoff, negotiate,
     oplock_break, query_directory, query_info, read, session_setup, set_info, tree_connect,
@@ -84,6 +86,13 @@ fn ioctl_inputs(part: &[u8]) {
     let _ = pipe_wait::Request::parse(input);
     let _ = read_hash::Request::parse(input);
     let _ = resiliency::Request::parse(input);
+    settles(input, |bytes| {
+        let parsed = storage_qos::Request::parse(bytes)?;
+        let _ = (parsed.initiator_name.is_within(bytes.len()), parsed.node_name.is_within(bytes.len()));
+        let mut out = Vec::new();
+        parsed.encode(&mut Writer::new(&mut out));
+        Ok(out)
+    });
     settles(input, |bytes| {
         let parsed = validate_negotiate::Request::parse(bytes)?;
         let mut out = Vec::new();

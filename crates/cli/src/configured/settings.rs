@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use frevo_config::{
     AccountListingChoice, Config, EachChoice, EncryptionChoice, IdmapSection, InterfaceSection,
-    LimitsSection, Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size, Who,
+    LimitsSection, Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size,
+    StorageQosSection, Who,
 };
 use frevo_server::access_rules::Names;
 use frevo_server::administrators::AdministratorRules;
 use frevo_server::id_map::{IdMap, IdRange};
-use frevo_server::rate_rules::{Each, RateRule};
+use frevo_server::rate_rules::{Each, RateRule, StoragePolicy};
 use frevo_server::settings::{AccountListing, Encryption, InterfaceOverride, Signing};
 use frevo_server::{Limits, Settings, Site};
 use frevo_wire::dtyp::Guid;
@@ -77,6 +78,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     settings.id_map = Arc::new(id_map(config));
     settings.interfaces = config.interfaces.iter().map(interface).collect();
     settings.rates = config.rates.iter().map(rate).collect();
+    settings.storage_policies = config.storage_policies.iter().map(storage_policy).collect();
     settings.sites = config.sites.iter().map(site).collect();
     if let Some(names) = &section.target_names {
         settings.target_names.clone_from(names);
@@ -139,6 +141,15 @@ fn rate(section: &RateSection) -> RateRule {
         rule.burst = Duration::from_millis(burst);
     }
     rule
+}
+
+fn storage_policy(section: &StorageQosSection) -> StoragePolicy {
+    StoragePolicy {
+        name: section.name.get_ref().clone(),
+        id: section.id.get_ref().0,
+        iops: section.iops,
+        bandwidth: section.bandwidth.as_ref().map(|size| size.get_ref().0),
+    }
 }
 
 fn site(section: &SiteSection) -> Site {

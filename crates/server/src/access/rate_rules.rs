@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use frevo_net::IpNetwork;
+use frevo_wire::dtyp::Guid;
 use frevo_wire::fscc::eq_ignore_case;
 
 use crate::access::access_rules::{Caller, Names};
@@ -28,6 +29,20 @@ impl Each {
             Self::Address => "address",
         }
     }
+}
+
+/// A policy of storage quality of service, MS-SQOS, which clients name by its id. Each logical flow that has it has
+/// the limits on its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoragePolicy {
+    /// Its name, for people.
+    pub name: String,
+    /// PolicyID
+    pub id: Guid,
+    /// Normalized operations in a second, of 8 KiB each; None: no limit.
+    pub iops: Option<u64>,
+    /// Bytes in a second; None: no limit.
+    pub bandwidth: Option<u64>,
 }
 
 /// A limit of rate. All operations that it is for share it, or those of each user, session or address.

@@ -15,6 +15,7 @@ mod offload;
 mod ranges;
 pub(in crate::command) mod reparse;
 mod resiliency;
+mod storage_qos;
 pub(crate) mod table;
 #[cfg(feature = "test-hooks")]
 mod test_hooks;
@@ -192,6 +193,7 @@ async fn act(call: &Call<'_>, act: Act) -> Answer {
         Act::SetIntegrity => extents::set_integrity(call),
         Act::OffloadRead => offload::read(call).await,
         Act::OffloadWrite => offload::write(call).await,
+        Act::StorageQos => storage_qos::control(call),
         Act::Resiliency => resiliency::handle(call),
         Act::Nothing => NO_OUTPUT,
     }

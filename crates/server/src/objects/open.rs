@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwapOption;
 use frevo_net::file_io::{self, Caching};
 use frevo_proto::lock_sequence::LockSequences;
 use frevo_proto::protection::Thrift;
@@ -33,6 +34,7 @@ use crate::objects::enumeration::Enumeration;
 use crate::objects::ledger::Charge;
 use crate::objects::name_holds;
 use crate::objects::pipe::Pipe;
+use crate::objects::rates::LogicalFlow;
 use crate::objects::syncs::Syncs;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
@@ -71,6 +73,8 @@ pub struct Open {
     charge: OnceLock<Charge>,
     /// The charge of its oplock or its place in a lease, until it closes.
     promise: Mutex<Option<Charge>>,
+    /// Open.LogicalFlowID of MS-SQOS 3.2.1.2; None for most.
+    logical_flow: ArcSwapOption<LogicalFlow>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
     /// [`Thrift`] of the data that READs return.
@@ -184,6 +188,7 @@ impl Open {
             closing: Notify::new(),
             charge: OnceLock::new(),
             promise: Mutex::default(),
+            logical_flow: ArcSwapOption::empty(),
             under_way: Arc::default(),
             thrift: AtomicU16::new(0),
         }
@@ -196,6 +201,16 @@ impl Open {
         let is_worth = thrift.tries(data);
         self.thrift.store(thrift.to_bits(), Ordering::Relaxed);
         is_worth
+    }
+
+    /// Returns the logical flow that it is of.
+    pub(crate) fn logical_flow(&self) -> Option<Arc<LogicalFlow>> {
+        self.logical_flow.load_full()
+    }
+
+    /// Puts it into a logical flow, or takes it out of the one that it is of.
+    pub(crate) fn set_logical_flow(&self, flow: Option<Arc<LogicalFlow>>) {
+        self.logical_flow.store(flow);
     }
 
     /// It is kept at the cost of a holder.

@@ -8,22 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::access::rate_rules::RateRule;
+use crate::access::rate_rules::{RateRule, StoragePolicy};
 use crate::base::limits::RATE_FLOWS;
 use crate::base::rates::Clock;
 
 mod buckets;
 mod limited;
+mod storage_qos;
 mod work;
 
 pub(crate) use limited::{HeldBack, Limited};
+pub(crate) use storage_qos::{AskedPolicy, BASE_IO_SIZE, LogicalFlow, StorageQos};
 pub(crate) use work::{At, Demand, RateFlow, Work, Worker};
 
 /// The version of the rules, and of the groups of users by which they are picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version(u64);
 
-/// The bit of a version that says that there are rules.
+/// The bit of a version that says that there are rules, or policies of storage.
 const ON: u64 = 1;
 
 /// The limits of rate of a server.
@@ -34,18 +36,24 @@ pub(crate) struct Rates {
     rules: ArcSwap<Vec<Arc<Limited>>>,
     /// The clock of all limits.
     pub(crate) clock: Clock,
+    /// The logical flows of clients.
+    pub(crate) storage_qos: StorageQos,
 }
 
 impl Rates {
-    /// Puts `rules` in force.
-    pub(crate) fn new(rules: &[RateRule]) -> Self {
-        let rates =
-            Self { version: AtomicU64::new(0), rules: ArcSwap::default(), clock: Clock::start() };
-        rates.set(rules);
+    /// Puts `rules` and `policies` in force.
+    pub(crate) fn new(rules: &[RateRule], policies: &[StoragePolicy]) -> Self {
+        let rates = Self {
+            version: AtomicU64::new(0),
+            rules: ArcSwap::default(),
+            clock: Clock::start(),
+            storage_qos: StorageQos::default(),
+        };
+        rates.set(rules, policies);
         rates
     }
 
-    /// True if there are rules. Asked for each request.
+    /// True if there are rules, or policies of storage. Asked for each request.
     #[inline]
     pub(crate) fn are_on(&self) -> bool {
         self.version.load(Ordering::Acquire) & ON != 0
@@ -62,8 +70,9 @@ impl Rates {
         RateFlow::of(&self.rules.load(), worker, share)
     }
 
-    /// Puts other rules in force. Those that stay as they are go on, with all that wait for them.
-    pub(crate) fn set(&self, rules: &[RateRule]) {
+    /// Puts other rules and policies in force. Those that stay as they are go on, with all that wait for them.
+    pub(crate) fn set(&self, rules: &[RateRule], policies: &[StoragePolicy]) {
+        self.storage_qos.set(policies);
         let before = self.rules.load_full();
         let kept = |rule: &RateRule| before.iter().find(|limited| limited.rule == *rule).cloned();
         let make = |rule: &RateRule| {
@@ -73,7 +82,8 @@ impl Rates {
         let is_over = |limited: &&Arc<Limited>| !now.iter().any(|kept| Arc::ptr_eq(kept, limited));
         let over: Vec<_> = before.iter().filter(is_over).cloned().collect();
         self.rules.store(Arc::new(now));
-        self.renew(|_| u64::from(!rules.is_empty()));
+        let are_on = !rules.is_empty() || !policies.is_empty();
+        self.renew(|_| u64::from(are_on));
         // Those that wait go on after the new rules are in force.
         over.iter().for_each(|limited| limited.end());
     }
@@ -155,16 +165,16 @@ mod tests {
     #[test]
     fn no_version_comes_again() {
         let rules = [RateRule { read: Some(1), ..RateRule::new("a") }];
-        let rates = Rates::new(&[]);
+        let rates = Rates::new(&[], &[]);
         let mut known = vec![rates.version()];
         for _ in 0..3 {
-            rates.set(&rules);
+            rates.set(&rules, &[]);
             assert!(rates.are_on());
             known.push(rates.version());
             rates.pick_again();
             assert!(rates.are_on());
             known.push(rates.version());
-            rates.set(&[]);
+            rates.set(&[], &[]);
             assert!(!rates.are_on());
             rates.pick_again();
             assert!(!rates.are_on());

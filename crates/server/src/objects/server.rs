@@ -161,7 +161,7 @@ impl ServerState {
         let known = Arc::clone(&activity);
         let is_alone: IsAlone = Arc::new(move |user| known.is_alone(user));
         let server = Arc::new(Self {
-            rates: Rates::new(&settings.rates),
+            rates: Rates::new(&settings.rates, &settings.storage_policies),
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
@@ -257,7 +257,7 @@ impl ServerState {
         accounts: SharedAccounts,
     ) -> Arc<SharedAccounts> {
         self.want_names(&settings, shares);
-        self.rates.set(&settings.rates);
+        self.rates.set(&settings.rates, &settings.storage_policies);
         self.settings.store(Arc::new(settings));
         {
             let exposed = self.exposed.lock();

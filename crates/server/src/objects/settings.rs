@@ -11,7 +11,7 @@ use frevo_wire::dtyp::{Guid, Sid};
 use crate::access::administrators::AdministratorRules;
 use crate::access::id_map::IdMap;
 use crate::access::principals;
-use crate::access::rate_rules::RateRule;
+use crate::access::rate_rules::{RateRule, StoragePolicy};
 use crate::base::limits::{IDLE_SESSION_MINUTES, MAX_IO, MAX_TRANSACT};
 use crate::shares::target_servers::Sites;
 
@@ -129,6 +129,8 @@ pub struct Settings {
     pub idle_session_minutes: u32,
     /// Limits of rate for users, shares and networks.
     pub rates: Vec<RateRule>,
+    /// Policies of storage quality of service, MS-SQOS; without any the server has none of it.
+    pub storage_policies: Vec<StoragePolicy>,
     /// The control codes by which smbtorture makes the server misbehave work. Never set by a
     /// configuration.
     #[cfg(feature = "test-hooks")]
@@ -187,6 +189,7 @@ impl Default for Settings {
             sites: Sites::default(),
             idle_session_minutes: IDLE_SESSION_MINUTES,
             rates: Vec::new(),
+            storage_policies: Vec::new(),
             #[cfg(feature = "test-hooks")]
             test_hooks: false,
         }

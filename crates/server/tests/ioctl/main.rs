@@ -26,3 +26,4 @@ mod ranges;
 mod rights;
 mod samba_links;
 mod snapshots;
+mod storage_qos;

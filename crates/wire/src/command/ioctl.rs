@@ -10,6 +10,7 @@ pub mod pipe_wait;
 pub mod read_hash;
 pub mod resiliency;
 pub mod snapshots;
+pub mod storage_qos;
 pub mod validate_negotiate;
 
 pub use ctl_code::CtlCode;

@@ -131,6 +131,9 @@ pub const HELD_BACK_BYTES: usize = 16 << 20;
 /// largest request, and what they pay for is read without a pause: so CANCEL and ECHO come through.
 pub const HELD_BACK_CREDITS: u16 = 128;
 
+/// Time for which a client may rely on the limits that it has been told for a logical flow (MS-SQOS).
+pub const STORAGE_QOS_TTL: Duration = Duration::from_secs(4);
+
 /// Users, sessions or addresses that have limits of their own under one rule of rate; more than one account may
 /// have sessions.
 pub const RATE_BUCKETS: usize = 16_384;

@@ -97,6 +97,8 @@ pub enum Act {
     OffloadRead,
     /// MS-FSA 2.1.5.10.21
     OffloadWrite,
+    /// MS-SQOS 3.2.5.1
+    StorageQos,
 }
 
 /// The conditions that must hold before a handler runs.
@@ -269,6 +271,7 @@ pub static TABLE: &[Row] = &[
     absent(CtlCode::QUERY_ON_DISK_VOLUME_INFO),
     absent(CtlCode::QUERY_SPARING_INFO),
     shows(CtlCode::READ_FILE_USN_DATA, Act::UsnData),
+    shows(CtlCode::STORAGE_QOS_CONTROL, Act::StorageQos),
     absent_change(CtlCode::WRITE_USN_CLOSE_RECORD, Attributes("usn_record")),
     absent_change(CtlCode::RECALL_FILE, Attributes("recall")),
     absent_change(CtlCode::REFS_STREAM_SNAPSHOT_MANAGEMENT, Attributes("stream_snapshots")),

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::buckets::{Gates, Own, Owner};
 use super::limited::{Limited, Wait};
+use super::storage_qos::FlowLimits;
 use crate::access::access_rules::Caller;
 use crate::base::limits::RATE_WEIGHT;
 use crate::base::rates::{Clock, Closed, Flow, Gate};
@@ -26,7 +27,8 @@ pub(crate) struct Demand {
 /// A part of a demand, and the gate that it has to pass.
 struct Demanded<'a> {
     flow: Flow,
-    limited: &'a Limited,
+    /// The rule of the gate; None for that of a logical flow.
+    limited: Option<&'a Limited>,
     gate: &'a Gate,
     units: u64,
 }
@@ -88,20 +90,48 @@ impl RateFlow {
         self.rules.iter().flat_map(move |picked| {
             let gates = picked.gates().all().zip([operations, read, write]);
             gates.filter(|(_, units)| *units != 0).filter_map(|(gate, units)| {
-                Some(Demanded { flow: self.flow, limited: &picked.limited, gate: gate?, units })
+                Some(Demanded {
+                    flow: self.flow,
+                    limited: Some(&picked.limited),
+                    gate: gate?,
+                    units,
+                })
             })
         })
     }
 }
 
-/// The part of a request's work that is for one share.
+/// A part of a request's work.
 #[derive(Debug)]
 struct Part {
-    flow: Arc<RateFlow>,
+    limits: Limits,
     demand: Demand,
 }
 
-/// The work of a request: in its share, and in the one that a copy reads from.
+/// The limits of a part.
+#[derive(Debug)]
+enum Limits {
+    /// Those of the rules for a share.
+    OfShare(Arc<RateFlow>),
+    /// Those of the logical flow of an Open, for a session.
+    OfFlow(Arc<FlowLimits>, Flow),
+}
+
+impl Limits {
+    fn gates(&self, demand: Demand) -> impl Iterator<Item = Demanded<'_>> {
+        let (of_share, of_flow) = match self {
+            Self::OfShare(rules) => (Some(rules.gates(demand)), None),
+            Self::OfFlow(limits, flow) => {
+                let gates = limits.gates(demand.read.saturating_add(demand.write));
+                let demanded = |(gate, units)| Demanded { flow: *flow, limited: None, gate, units };
+                (None, Some(gates.filter(|(_, units)| *units != 0).map(demanded)))
+            }
+        };
+        of_share.into_iter().flatten().chain(of_flow.into_iter().flatten())
+    }
+}
+
+/// The work of a request: in its share, in the one that a copy reads from, and in the logical flow of its Open.
 #[derive(Debug, Default)]
 pub(crate) struct Work(SmallVec<[Part; 2]>);
 
@@ -117,7 +147,13 @@ impl At {
 impl Work {
     /// Adds a part, which passes the limits of `flow`.
     pub(crate) fn add(&mut self, flow: Arc<RateFlow>, demand: Demand) {
-        self.0.push(Part { flow, demand });
+        self.0.push(Part { limits: Limits::OfShare(flow), demand });
+    }
+
+    /// Adds the data of `demand`, which passes the limits of a logical flow for a session.
+    pub(crate) fn add_flow(&mut self, limits: Arc<FlowLimits>, session: u64, demand: Demand) {
+        let flow = Flow { id: session, weight: RATE_WEIGHT };
+        self.0.push(Part { limits: Limits::OfFlow(limits, flow), demand });
     }
 
     /// True if it passes no limits.
@@ -126,7 +162,7 @@ impl Work {
     }
 
     fn gates(&self) -> impl Iterator<Item = Demanded<'_>> {
-        self.0.iter().flat_map(|part| part.flow.gates(part.demand))
+        self.0.iter().flat_map(|part| part.limits.gates(part.demand))
     }
 
     /// Passes gates without a wait, one after the other from `from` on. None when it has passed all; else the
@@ -143,7 +179,7 @@ impl Work {
     /// [`Closed`] when the rule is not in force any more.
     pub(crate) async fn wait(&self, at: At, clock: Clock) -> Result<At, Closed> {
         if let Some(one) = self.gates().nth(at.0) {
-            let _wait = Wait::begin(one.limited);
+            let _wait = one.limited.map(Wait::begin);
             one.gate.pass(one.flow, one.units, clock).await?;
         }
         Ok(At(at.0 + 1))
@@ -156,8 +192,8 @@ impl Work {
 
     /// Returns the part of its demands that was not needed, as `left` says.
     pub(crate) fn give_rest_back(&self, left: impl Fn(Demand) -> Demand) {
-        for Part { flow, demand } in &self.0 {
-            flow.gates(left(*demand)).for_each(|one| one.gate.give_back(one.units));
+        for Part { limits, demand } in &self.0 {
+            limits.gates(left(*demand)).for_each(|one| one.gate.give_back(one.units));
         }
     }
 }

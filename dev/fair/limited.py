@@ -1,0 +1,95 @@
+"""How long a neighbour waits while an account reads as fast as a limit of rate lets it: rounds with and without that
+load take turns, so that other work on the machine meets both alike."""
+
+import time
+
+from attacks import keep_busy
+from client import READ, Client, charge, read
+from server import Figures, Server
+from slow_calls import OPEN
+
+ROUNDS, SECONDS, SETTLING = 20, 3, 0.3
+CONNECTIONS, LENGTH = 16, 1 << 20
+LIMIT = '[[rate]]\nname = "ann"\nusers = ["ann"]\nread = "20M"\n'
+#: A neighbour's 99th percentile with the load, by that without it.
+GOAL = 1.2
+HEAD = "| ann's reads | MB/s | | bob, ms: median / 99 % / longest | 99 %, by that without the load |\n|---|---|---|---|---|"
+
+
+class Load:
+    """Connections of ann that read a file in the page cache."""
+
+    def __init__(self, port):
+        self.clients = [Client(port, "ann") for _ in range(CONNECTIONS)]
+        self.files = {
+            client: client.open("large.bin", access=0x120089, disposition=OPEN) for client in self.clients
+        }
+
+    def run(self, seconds):
+        """Reads, and returns the bytes."""
+
+        def again(client, number):
+            return READ, read(self.files[client], number % 8 * LENGTH, LENGTH), charge(LENGTH)
+
+        return keep_busy(self.clients, time.time() + seconds, again) * LENGTH
+
+    def take_the_rest(self):
+        """Takes the answers to the last requests, which wait for the limit."""
+        for client in self.clients:
+            client.close()
+
+
+def phases(server, port):
+    """Returns the spans of time without and with the load, and the bytes that were read in them."""
+    spans, total = {"quiet": [], "load": []}, 0
+    for _ in range(ROUNDS):
+        begin = time.time()
+        time.sleep(SECONDS)
+        spans["quiet"].append((begin, time.time()))
+        load = Load(port)
+        begin = time.time()
+        total += load.run(SETTLING + SECONDS)
+        spans["load"].append((begin + SETTLING, time.time()))
+        load.take_the_rest()
+        time.sleep(SETTLING)
+    return spans, total
+
+
+def together(rows, spans):
+    """The figures of all spans."""
+    figures = Figures([], 0, 0)
+    for begin, end in spans:
+        one = Figures(rows, begin, end)
+        figures.times += one.times
+        figures.faults += one.faults
+    figures.times.sort()
+    return figures
+
+
+def measure(options, limits, label):
+    """Returns the lines of one server, and how much longer bob waits."""
+    data = options.dir / "limited"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "large.bin").write_bytes(bytes(8 * LENGTH))
+    server = Server(options.server, options.dir / "server", options.port, data, limits=limits)
+    try:
+        server.start_probes(("bob",))
+        time.sleep(1)
+        spans, total = phases(server, options.port)
+        rows = server.rows("bob")
+    finally:
+        server.stop()
+    quiet, load = together(rows, spans["quiet"]), together(rows, spans["load"])
+    ratio = load.at(0.99) / quiet.at(0.99)
+    speed = total / ROUNDS / (SETTLING + SECONDS) / 1e6
+    return [f"| {label} | | without | {quiet} | |", f"| | {speed:.0f} | with | {load} | {ratio:.2f} |"], ratio
+
+
+def table(options):
+    """Returns the lines of the table, and the goals that are missed."""
+    limited, ratio = measure(options, LIMIT, "limited to 20 MiB/s")
+    print(HEAD, *limited, sep="\n", flush=True)
+    free, _ = measure(options, "", "without a limit")
+    print(*free, sep="\n", flush=True)
+    missed = [] if ratio <= GOAL else [f"bob's 99th percentile is {ratio:.2f} times that without the load"]
+    return [HEAD, *limited, *free], missed
