@@ -9,7 +9,7 @@ mod line;
 mod pace;
 
 pub(crate) use line::Flow;
-pub(crate) use pace::{HeldRequest, HeldRequests, Pace};
+pub(crate) use pace::{HeldRequest, HeldRequests, Moved, Pace};
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -118,6 +118,11 @@ impl Gate {
             let first = self.line.lock().take_first_waker();
             first.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// Notes `units` that have passed beyond those that were asked for: later ones wait for them.
+    pub(crate) fn owe(&self, units: u64, now: Duration) {
+        self.bucket.owe(units, now);
     }
 
     /// Closes the gate: those in line wait no longer.

@@ -76,6 +76,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let file = rq.open.as_ref().and_then(|open| open.file().ok());
     let mut kept = file.filter(|_| row.changes).map(|file| guarded(row, file));
     let acted = act(&call, row.act).await;
+    out.note_moved(rq.pace.moved.get());
     if let (Some(kept), Err(_)) = (&mut kept, &acted) {
         kept.was_refused();
     }

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use super::ioctl::{self, Copying};
 use crate::access::access_rules::Caller;
 use crate::base::limits::INTERIM_AFTER;
-use crate::base::rates::HeldRequest;
+use crate::base::rates::{Clock, HeldRequest, Moved};
 use crate::command::Row;
 use crate::command::request::Request;
 use crate::command::response::Response;
@@ -27,24 +27,43 @@ use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::Target;
 
 /// The price that a request has paid at the limits.
-pub(crate) struct Paid(Work);
+/// Dropped without that, as by a request that was given up, it gives all bytes back.
+pub(crate) struct Paid {
+    work: Option<Work>,
+    clock: Clock,
+}
 
 impl Paid {
     /// Gives back what a READ has paid for beyond the data that it has read, and the bytes of another request that
     /// has failed. Its operation stays paid.
-    pub(crate) fn settle(self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
+    pub(crate) fn settle(mut self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
         let has_failed = outcome.is_err();
-        match rq.header.command {
+        let (used, read) = match rq.header.command {
             // It has read data, of which its client wants none.
-            Command::READ if has_failed && wants_least(rq) => {}
-            Command::READ => self.0.give_rest_back(|demand| {
-                let read = demand.read.saturating_sub(out.data_bytes() as u64);
-                Demand { read, ..Demand::default() }
-            }),
-            _ if has_failed => {
-                self.0.give_rest_back(|demand| Demand { operations: 0, ..demand });
+            Command::READ if has_failed && wants_least(rq) => return self.keep(),
+            Command::READ => (Demand { read: out.data_bytes() as u64, ..Demand::default() }, 0),
+            Command::IOCTL => {
+                let Moved { read, written } = out.moved();
+                (Demand { write: written, ..Demand::default() }, read)
             }
-            _ => {}
+            _ if has_failed => (Demand::default(), 0),
+            _ => return self.keep(),
+        };
+        if let Some(work) = self.work.take() {
+            work.settle(used, read, self.clock.now());
+        }
+    }
+
+    /// Gives nothing back.
+    pub(crate) fn keep(mut self) {
+        self.work = None;
+    }
+}
+
+impl Drop for Paid {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            work.settle(Demand::default(), 0, self.clock.now());
         }
     }
 }
@@ -84,7 +103,8 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
             return Ok(None);
         }
         if pass(rq, &work).await? {
-            return Ok(Some(Paid(work)));
+            let clock = rq.server().rates.clock;
+            return Ok(Some(Paid { work: Some(work), clock }));
         }
         // Other rules are in force now. Others of the core have their turns before it tries again.
         yield_now().await;
@@ -95,7 +115,7 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
 struct Demanded {
     /// Those of its own tree connect.
     own: Demand,
-    /// Those of a copy's source, which has been opened by another tree connect.
+    /// Those of a copy's source.
     source: Option<Source>,
 }
 
@@ -126,7 +146,7 @@ fn work(rq: &Request<'_>, known: &OnceCell<Demanded>) -> Work {
     if let Some(Source { tree, read }) = &demanded.source
         && let Some(flow) = flow(rq, tree)
     {
-        work.add(flow, Demand { read: *read, ..Demand::default() });
+        work.add_source(flow, *read);
     }
     work
 }
@@ -149,7 +169,12 @@ fn flow(rq: &Request<'_>, tree: &TreeConnect) -> Option<Arc<RateFlow>> {
             domain_sids: &domain_sids,
             address,
         };
-        let worker = Worker { caller: &caller, session: session.id, holder: session.holder() };
+        let worker = Worker {
+            caller: &caller,
+            session: session.id,
+            lives: &session.under_way,
+            holder: session.holder(),
+        };
         Some(rates.pick(worker, tree.share.name_for_rates()))
     })
 }
@@ -168,12 +193,9 @@ async fn pass(rq: &Request<'_>, work: &Work) -> Result<bool, Status> {
         let waited = clock.now().saturating_sub(since);
         rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
         drop(held);
-        let passed = passed.ok_or(Status::CANCELLED)?;
+        let Ok(next) = passed.ok_or(Status::CANCELLED)? else { return Ok(false) };
+        gates.until = next;
         rq.still_served()?;
-        match passed {
-            Ok(next) => gates.until = next,
-            Err(_) => return Ok(false),
-        }
     }
     gates.until = At::FIRST;
     Ok(true)
@@ -218,10 +240,8 @@ fn demanded(rq: &Request<'_>) -> Demanded {
 /// and as written in its own.
 fn demanded_by_ioctl(rq: &Request<'_>) -> Demanded {
     let Copying { read, write, source } = ioctl::copying(rq);
-    let is_own = |tree: &Arc<TreeConnect>| rq.tree.as_ref().is_some_and(|t| Arc::ptr_eq(t, tree));
-    let other = source.map(|open| open.tree()).filter(|tree| read != 0 && !is_own(tree));
-    let own = Demand { write, operations: 1, read: if other.is_some() { 0 } else { read } };
-    Demanded { own, source: other.map(|tree| Source { tree, read }) }
+    let source = source.map(|open| Source { tree: open.tree(), read });
+    Demanded { own: Demand { read: 0, write, operations: 1 }, source }
 }
 
 /// The work of a READ, a WRITE, or of a command without data.

@@ -11,6 +11,7 @@ use frevo_wire::header::HEADER_LEN;
 use frevo_wire::smbd::BufferDescriptor;
 
 use crate::base::limits::LONG_REPLY_BYTES;
+use crate::base::rates::Moved;
 use crate::command::client_memory::DataTransform;
 use crate::objects::ledger::Built;
 use crate::objects::session::Session;
@@ -76,6 +77,8 @@ pub(crate) struct Response {
     built: Option<Built>,
     /// See [`Self::note_change`].
     has_changed: bool,
+    /// Data that a copy on the server has moved.
+    moved: Moved,
 }
 
 /// Ids that a handler has assigned. The header of the response and related requests use them.
@@ -123,6 +126,16 @@ impl Response {
     /// Sets the data that goes into the client's memory.
     pub(crate) fn set_remote_data(&mut self, data: RemoteData) {
         self.remote_data = Some(Box::new(data));
+    }
+
+    /// Notes the data that a copy on the server has moved.
+    pub(crate) const fn note_moved(&mut self, moved: Moved) {
+        self.moved = moved;
+    }
+
+    /// Returns the data that a copy on the server has moved.
+    pub(crate) const fn moved(&self) -> Moved {
+        self.moved
     }
 
     /// Sets the charge of the memory that the response has.

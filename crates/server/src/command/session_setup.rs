@@ -393,6 +393,20 @@ struct Authenticated<'a> {
     accounts: &'a SharedAccounts,
 }
 
+/// Has limits of rate picked again for a user who is in other groups than before.
+fn pick_rates_again(rq: &Request<'_>, session: &Session, earlier: Option<&Identity>) {
+    let later = session.identity_for_rates();
+    let is_same = later.as_deref().zip(earlier).is_some_and(|(later, earlier)| {
+        later.user == earlier.user
+            && later.groups == earlier.groups
+            && later.token == earlier.token
+            && later.host == earlier.host
+    });
+    if !is_same {
+        rq.server().rates.pick_again();
+    }
+}
+
 /// Finishes an exchange that has authenticated the client.
 fn finish(
     rq: &Request<'_>,
@@ -410,6 +424,7 @@ fn finish(
     let host = before.map_or(host, |before| before.host.clone());
     let identity = logon::identity(rq.server(), done, host, accounts);
     let session = &authentication.session;
+    let earlier = session.identity_for_rates();
     match authentication.purpose {
         Purpose::New => establish(rq, connection, request, authentication, done, identity)?,
         Purpose::Renew => {
@@ -420,8 +435,6 @@ fn finish(
             }
             session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
             session.reestablish(identity);
-            // The user may be in other groups now.
-            rq.server().rates.pick_again();
         }
         Purpose::Bind => {
             if let Err(status) = binding::bind(rq, connection, authentication, done, &identity) {
@@ -434,6 +447,9 @@ fn finish(
     // A reload or new SIDs of rules after the decision about the user have not seen this session.
     if let Some(identity) = session.identity() {
         rq.server().renew(session, identity);
+    }
+    if authentication.purpose == Purpose::Renew {
+        pick_rates_again(rq, session, earlier.as_deref());
     }
     if !is_nobody {
         connection.members.ticket.borrow_mut().take();

@@ -29,7 +29,7 @@ use crate::base::rates::Pace;
 use crate::command;
 use crate::command::blocking_requests::moves_whole;
 use crate::command::client_memory;
-use crate::command::paced;
+use crate::command::paced::{self, Paid};
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::command::{Handler, OffCore};
@@ -265,7 +265,7 @@ impl Connection {
             // A WRITE waits before its data is fetched. One with its data in the message waits like others.
             tokio::select! {
                 biased;
-                admitted = paced::admit(rq, row) => drop(admitted?),
+                admitted = paced::admit(rq, row) => admitted?.into_iter().for_each(Paid::keep),
                 () = self.ended() => return Err(Status::CANCELLED.into()),
             }
         }

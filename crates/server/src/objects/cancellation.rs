@@ -62,6 +62,7 @@ impl Cancellation {
             () = self.told() => None,
         };
         self.since.set(None);
+        self.waker.take();
         done
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use tokio::task::yield_now;
 
 use crate::access::rate_rules::{RateRule, StoragePolicy};
 use crate::base::limits::RATE_FLOWS;
@@ -89,9 +90,12 @@ impl Rates {
     }
 
     /// Forgets the limits of users, sessions and addresses that are gone and owe nothing.
-    pub(crate) fn sweep(&self) {
-        let now = self.clock.now();
-        self.rules.load().iter().for_each(|limited| limited.sweep(now));
+    pub(crate) async fn sweep(&self) {
+        let rules = self.rules.load_full();
+        for limited in rules.iter() {
+            limited.sweep(self.clock.now());
+            yield_now().await;
+        }
     }
 
     /// Has the rules for users picked again: their groups may have changed.

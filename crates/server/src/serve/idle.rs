@@ -22,7 +22,7 @@ pub async fn watch(server: Arc<ServerState>) {
     loop {
         sleep(IDLE_LOOK).await;
         panics::contained(|| look(&server));
-        panics::contained(|| server.rates.sweep());
+        server.rates.sweep().await;
     }
 }
 

@@ -389,6 +389,19 @@ fn copies_keep_limits_of_rate() {
         // The first one passes at once.
         let took = began.elapsed().as_secs_f64();
         assert!((took - 9.0).abs() <= 9.0 * 0.03, "{took}");
+        // A copy that moves nothing, or little, pays for no more, also if its answer tells how far it came.
+        let began = Instant::now();
+        for _ in 0..20 {
+            let beyond = chunk(1 << 20, 0, 1 << 20);
+            let (status, _) = copy(&mut peer, &mount, target, key, &[beyond]).await;
+            assert_ne!(status, Status::SUCCESS);
+            let chunks = [chunk(0, 0, 1_000), beyond];
+            let (status, _) = copy(&mut peer, &mount, target, key, &chunks).await;
+            assert_ne!(status, Status::SUCCESS);
+        }
+        let took = began.elapsed().as_secs_f64();
+        // One of them is asked for while the other is still paid for.
+        assert!(took < 2.0, "{took}");
     });
 }
 

@@ -210,6 +210,27 @@ fn each_user_has_the_limits_on_its_own() {
     });
 }
 
+/// Requests that wait for a limit of their user hold nothing of a limit that all share.
+#[test]
+fn who_waits_for_an_own_limit_holds_nothing_of_a_common_one() {
+    let common = RateRule { write: Some(MIB), ..rule("common") };
+    let own = RateRule { each: Some(Each::User), write: Some(64 << 10), ..rule("own") };
+    in_frozen_world(with([common, own]), async |world| {
+        let (mut ann, anns, file) = arrive(world, "ann").await;
+        let (mut bob, bobs, theirs) = arrive(world, "bob").await;
+        ann.asks = 1_000;
+        ann.write(&anns, file, 0, &[1; MIB as usize]).await;
+        sleep(Duration::from_secs(2)).await;
+        send_each(&mut ann, &anns, &write_draft(file, 0, &[2; MIB as usize]), 8).await;
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(rates(world)[1].waiting, 8);
+        let began = Instant::now();
+        bob.write(&bobs, theirs, 0, &[3; PIECE as usize]).await;
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+        drop(ann);
+    });
+}
+
 /// An account that goes on as nobody keeps its limits.
 #[test]
 fn becoming_anonymous_ends_no_limit() {

@@ -134,9 +134,11 @@ pub const HELD_BACK_CREDITS: u16 = 128;
 /// Time for which a client may rely on the limits that it has been told for a logical flow (MS-SQOS).
 pub const STORAGE_QOS_TTL: Duration = Duration::from_secs(4);
 
-/// Users, sessions or addresses that have limits of their own under one rule of rate; more than one account may
-/// have sessions.
+/// Users, sessions or addresses that have limits of their own under one rule of rate.
 pub const RATE_BUCKETS: usize = 16_384;
+
+/// Limits of rate that one account has of its own, for its sessions and addresses under all rules, and logical flows.
+pub const RATE_BUCKETS_PER_USER: usize = RATE_BUCKETS / 4;
 
 /// Networks of one session in one share whose rules of rate are remembered: those of its channels.
 pub const RATE_FLOWS: usize = 4;

@@ -50,6 +50,13 @@ impl Bucket {
         taken.map(drop).map_err(|filled_at| Duration::from_nanos(filled_at - self.burst))
     }
 
+    /// Takes the tokens for `units` that have passed already, whatever is owed.
+    pub(super) fn owe(&self, units: u64, now: Duration) {
+        let (now, cost) = (nanos(now), self.nanos_of(units));
+        let more = |filled_at: u64| Some(filled_at.max(now).saturating_add(cost));
+        let _ = self.filled_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+    }
+
     /// Returns the tokens for `units`.
     pub(super) fn give_back(&self, units: u64) {
         let cost = self.nanos_of(units);

@@ -15,6 +15,28 @@ pub(crate) struct Pace {
     pub(crate) is_held: Cell<bool>,
     /// True where there is no room to announce its wait: it waits all the same.
     pub(crate) is_unannounced: Cell<bool>,
+    /// Data that it has copied on the server.
+    pub(crate) moved: Cell<Moved>,
+}
+
+/// Bytes that a copy on the server has moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Moved {
+    /// Bytes that were read.
+    pub(crate) read: u64,
+    /// Bytes that were written.
+    pub(crate) written: u64,
+}
+
+impl Pace {
+    /// Notes data that was copied, or zeros that were written without a source.
+    pub(crate) fn note_moved(&self, read: u64, written: u64) {
+        let before = self.moved.get();
+        self.moved.set(Moved {
+            read: before.read.saturating_add(read),
+            written: before.written.saturating_add(written),
+        });
+    }
 }
 
 /// The requests of a connection that wait for limits of rate.

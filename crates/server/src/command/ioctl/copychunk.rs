@@ -130,7 +130,10 @@ fn is_within_limits(chunks: &[Chunk]) -> bool {
 pub(super) fn asked(rq: &Request<'_>, input: &[u8]) -> Copying {
     let Ok(request) = CopyRequest::parse(input) else { return Copying::default() };
     let source = source(rq, input).ok();
-    let bytes = if request.chunks.is_empty() {
+    let is_apple = rq.open.as_ref().is_some_and(|to| to.file().is_ok_and(|target| target.apple));
+    let bytes = if request.chunks.is_empty() && !is_apple {
+        0
+    } else if request.chunks.is_empty() {
         // The file system of a share with a pool is not asked on a core.
         let may_ask = |open: &&Arc<Open>| open.tree().share.pool().is_none();
         let file = source.as_ref().filter(may_ask).and_then(|open| open.file().ok());
@@ -257,12 +260,15 @@ async fn copy(
 ) -> Result<Progress, Status> {
     let before = closer::ended();
     let progress = attempt(call, job.clone(), source, target).await?;
+    call.rq.pace.note_moved(progress.bytes.into(), progress.bytes.into());
     if progress.failure != Some(Status::DISK_FULL) || !call.rq.has_freed(before).await {
         return Ok(progress);
     }
     call.rq.still_served()?;
     let rest = job.behind(&progress);
-    Ok(progress.and(Box::pin(attempt(call, rest, source, target)).await?))
+    let further = Box::pin(attempt(call, rest, source, target)).await?;
+    call.rq.pace.note_moved(further.bytes.into(), further.bytes.into());
+    Ok(progress.and(further))
 }
 
 /// Copies on another thread than the core's.

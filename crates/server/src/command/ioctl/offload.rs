@@ -65,8 +65,9 @@ pub(super) fn asked(rq: &Request<'_>, input: &[u8]) -> Copying {
         return Copying { write, ..Copying::default() };
     }
     let find = |session: &Arc<Session>| session.offloads.lock().find(&request.token).ok();
-    let source = rq.session.as_ref().and_then(find).map(|what| what.source);
-    Copying { read: write, write, source }
+    let Some(what) = rq.session.as_ref().and_then(find) else { return Copying::default() };
+    let bytes = write.min(what.length.saturating_sub(request.transfer_offset));
+    Copying { read: bytes, write: bytes, source: Some(what.source) }
 }
 
 /// FSCTL_OFFLOAD_READ: a token for a range.
@@ -192,6 +193,7 @@ pub(super) async fn write(call: &Call<'_>) -> Answer {
     let (length, done) = if request.token.token_type() == OffloadToken::TYPE_ZERO_DATA {
         let zeros = room.min(end - offset);
         let failure = zero(call, file, offset, zeros).await.err();
+        call.rq.pace.note_moved(0, if failure.is_none() { zeros } else { 0 });
         (room, Copied { bytes: if failure.is_none() { zeros } else { 0 }, failure })
     } else {
         let what = call.rq.session()?.offloads.lock().find(&request.token)?;

@@ -40,7 +40,8 @@ pub(super) fn control(call: &Call<'_>) -> Answer {
     }
     if options.intersects(QosOptions::SET_POLICY | QosOptions::PROBE_POLICY) {
         let asked = asked(&request, call.input.len())?;
-        storage_qos.set_policy(&flow()?, asked);
+        let flow = flow()?;
+        storage_qos.set_policy(&flow, asked);
     }
     if options.contains(QosOptions::UPDATE_COUNTERS) {
         // The counters of a client decide nothing here.
@@ -52,7 +53,8 @@ pub(super) fn control(call: &Call<'_>) -> Answer {
     if call.max_output < RESPONSE_LEN {
         return Err(Status::INVALID_PARAMETER.into());
     }
-    let response = status(call, dialect, &flow()?);
+    let flow = flow()?;
+    let response = status(call, dialect, &flow);
     Ok((output(|w| response.encode(w)), Status::SUCCESS))
 }
 

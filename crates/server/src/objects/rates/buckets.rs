@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use frevo_wire::fscc::fold_name;
@@ -13,6 +13,7 @@ use crate::access::rate_rules::{Each, RateRule};
 use crate::base::limits::RATE_BUCKET_BYTES;
 use crate::base::prefix::network;
 use crate::base::rates::Gate;
+use crate::base::under_way::UnderWay;
 use crate::objects::ledger::{Charge, Holder, Kind};
 
 /// The limits of operations, of bytes that are read, and of bytes that are written.
@@ -62,6 +63,8 @@ pub(super) struct Owner<'a> {
     pub(super) user: &'a str,
     pub(super) session: u64,
     pub(super) address: IpAddr,
+    /// Lives as long as the session.
+    pub(super) lives: &'a Arc<UnderWay>,
     /// The account that is charged.
     pub(super) holder: &'a Arc<Holder>,
 }
@@ -82,11 +85,23 @@ struct Bucket {
     gates: Arc<Gates>,
     /// Tree connects that have them picked.
     uses: usize,
-    /// Its charge while it is used. Those that are not are bounded by the number of all.
+    /// The session that it is for, and nobody else later.
+    session: Option<Weak<UnderWay>>,
+    /// Its charge while it is used, on the account that has used it first since nobody did. Those that are not are
+    /// bounded by the number of all.
     charge: Option<Charge>,
 }
 
-/// The buckets of a rule. One that nobody uses stays until nothing is owed: who logs on again owes what it owed.
+impl Bucket {
+    /// The time from which on nothing is owed any more, at once for a session that has ended.
+    fn rests_at(&self) -> Duration {
+        let is_over = self.session.as_ref().is_some_and(|session| session.strong_count() == 0);
+        if is_over { Duration::ZERO } else { self.gates.rest_at() }
+    }
+}
+
+/// The buckets of a rule. One that nobody uses stays until nothing is owed: who logs on again owes what it owed. That
+/// of a session ends with it.
 #[derive(Debug)]
 pub(super) struct Buckets {
     most: usize,
@@ -96,6 +111,8 @@ pub(super) struct Buckets {
 #[derive(Debug, Default)]
 struct All {
     buckets: BTreeMap<Key, Bucket>,
+    /// The number of those that nobody uses.
+    unused: usize,
     /// The rule is not in force any more: nobody waits for its limits.
     are_closed: bool,
 }
@@ -114,13 +131,17 @@ impl Buckets {
     pub(super) fn close(&self) {
         let mut all = self.all.lock();
         all.are_closed = true;
+        all.buckets.retain(|_, bucket| bucket.uses > 0);
+        all.unused = 0;
         all.buckets.values().for_each(|bucket| bucket.gates.close());
     }
 
     /// Returns the sessions whose operations wait.
     pub(super) fn sessions(&self) -> BTreeSet<u64> {
-        let all = self.all.lock();
-        all.buckets.values().flat_map(|one| one.gates.present().flat_map(Gate::flows)).collect()
+        let used = |bucket: &Bucket| (bucket.uses > 0).then(|| Arc::clone(&bucket.gates));
+        // The lines are looked at without the lock of all.
+        let gates: Vec<_> = self.all.lock().buckets.values().filter_map(used).collect();
+        gates.iter().flat_map(|gates| gates.present().flat_map(Gate::flows)).collect()
     }
 
     /// Forgets those that nobody uses and that owe nothing.
@@ -128,53 +149,66 @@ impl Buckets {
         self.all.lock().sweep(now);
     }
 
-    fn begin_use(&self, key: &Key, rule: &RateRule, holder: &Arc<Holder>) -> Option<Arc<Gates>> {
-        let charge = holder.charge(Kind::RateBucket, RATE_BUCKET_BYTES).ok();
+    fn begin_use(&self, key: &Key, rule: &RateRule, owner: &Owner<'_>) -> Option<Arc<Gates>> {
+        let charge = owner.holder.charge(Kind::RateBucket, RATE_BUCKET_BYTES).ok();
         let mut all = self.all.lock();
-        if let Some(bucket) = all.buckets.get_mut(key) {
-            bucket.uses = bucket.uses.saturating_add(1);
-            if bucket.charge.is_none() {
+        let All { buckets, unused, are_closed } = &mut *all;
+        if let Some(bucket) = buckets.get_mut(key) {
+            if bucket.uses == 0 {
+                *unused = unused.saturating_sub(1);
                 bucket.charge = charge;
             }
+            bucket.uses = bucket.uses.saturating_add(1);
             return Some(Arc::clone(&bucket.gates));
         }
+        let are_closed = *are_closed;
         let charge = Some(charge?);
         if all.buckets.len() >= self.most && !all.drop_an_unused_one() {
             return None;
         }
         let gates = Arc::new(Gates::of(rule));
-        if all.are_closed {
+        if are_closed {
             gates.close();
         }
-        let bucket = Bucket { gates: Arc::clone(&gates), uses: 1, charge };
+        let session = matches!(key, Key::Session(_)).then(|| Arc::downgrade(owner.lives));
+        let bucket = Bucket { gates: Arc::clone(&gates), uses: 1, session, charge };
         all.buckets.insert(key.clone(), bucket);
         Some(gates)
     }
 
     fn end_use(&self, key: &Key, now: Duration) {
         let mut all = self.all.lock();
-        let Some(bucket) = all.buckets.get_mut(key) else { return };
+        let All { buckets, unused, are_closed } = &mut *all;
+        let Some(bucket) = buckets.get_mut(key) else { return };
         bucket.uses = bucket.uses.saturating_sub(1);
-        if bucket.uses == 0 {
-            let _charge = bucket.charge.take();
-            if bucket.gates.rest_at() <= now {
-                all.buckets.remove(key);
-            }
+        if bucket.uses > 0 {
+            return;
+        }
+        let _charge = bucket.charge.take();
+        if *are_closed || bucket.rests_at() <= now {
+            buckets.remove(key);
+        } else {
+            *unused = unused.saturating_add(1);
         }
     }
 }
 
 impl All {
     fn sweep(&mut self, now: Duration) {
-        self.buckets.retain(|_, bucket| bucket.uses > 0 || bucket.gates.rest_at() > now);
+        self.buckets.retain(|_, bucket| bucket.uses > 0 || bucket.rests_at() > now);
+        self.unused = self.buckets.values().filter(|bucket| bucket.uses == 0).count();
     }
 
     /// Drops the unused one that owes nothing first. False if all are used.
     fn drop_an_unused_one(&mut self) -> bool {
+        if self.unused == 0 {
+            return false;
+        }
         let unused = self.buckets.iter().filter(|(_, bucket)| bucket.uses == 0);
-        let first = unused.min_by_key(|(_, bucket)| bucket.gates.rest_at());
-        let first = first.map(|(key, _)| key.clone());
-        first.is_some_and(|key| self.buckets.remove(&key).is_some())
+        let first = unused.min_by_key(|(_, bucket)| bucket.rests_at());
+        let Some(key) = first.map(|(key, _)| key.clone()) else { return false };
+        self.unused = self.unused.saturating_sub(1);
+        self.buckets.remove(&key).is_some()
     }
 }
 
@@ -191,7 +225,7 @@ impl Own {
     /// of its own, or there is no memory for them.
     pub(super) fn take(limited: &Arc<Limited>, owner: &Owner<'_>) -> Option<Self> {
         let key = owner.key(limited.rule.each?);
-        let gates = limited.buckets.begin_use(&key, &limited.rule, owner.holder)?;
+        let gates = limited.buckets.begin_use(&key, &limited.rule, owner)?;
         Some(Self { limited: Arc::clone(limited), key, gates })
     }
 }

@@ -60,6 +60,12 @@ impl Limited {
         }
     }
 
+    /// The lowest of its rates of bytes, or else of operations: the lower one is waited for first.
+    pub(super) fn least_rate(&self) -> u64 {
+        let RateRule { read, write, operations, .. } = self.rule;
+        read.into_iter().chain(write).min().or(operations).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn has_limits(&self) -> bool {
         self.shared.present().next().is_some()
     }

@@ -11,6 +11,7 @@ use super::storage_qos::FlowLimits;
 use crate::access::access_rules::Caller;
 use crate::base::limits::RATE_WEIGHT;
 use crate::base::rates::{Clock, Closed, Flow, Gate};
+use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Holder;
 
 /// An amount of work: MS-SQOS, too, counts bytes and operations.
@@ -31,6 +32,8 @@ struct Demanded<'a> {
     limited: Option<&'a Limited>,
     gate: &'a Gate,
     units: u64,
+    /// True for a gate that others do not pass.
+    is_own: bool,
 }
 
 /// A rule for a flow, with the limits that the flow has of its own.
@@ -61,6 +64,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) caller: &'a Caller<'a>,
     /// The id of the session.
     pub(crate) session: u64,
+    /// Lives as long as the session.
+    pub(crate) lives: &'a Arc<UnderWay>,
     /// The account that is charged for limits of its own.
     pub(crate) holder: &'a Arc<Holder>,
 }
@@ -68,16 +73,21 @@ pub(crate) struct Worker<'a> {
 impl RateFlow {
     /// Picks those of `rules` that are for `worker` in `share`.
     pub(crate) fn of(rules: &[Arc<Limited>], worker: Worker<'_>, share: &str) -> Self {
-        let Worker { caller, session, holder } = worker;
+        let Worker { caller, session, lives, holder } = worker;
         let picked = rules.iter().filter(|limited| limited.rule.is_for(caller, share));
         let weight = picked.clone().find_map(|limited| limited.rule.weight);
         let flow = Flow { id: session, weight: weight.unwrap_or(RATE_WEIGHT) };
-        let owner = Owner { user: caller.user, session, address: caller.address, holder };
+        let (user, address) = (caller.user, caller.address);
+        let owner = Owner { user, session, address, lives, holder };
         let pick = |limited: &Arc<Limited>| Picked {
             limited: Arc::clone(limited),
             own: Own::take(limited, &owner),
         };
-        Self { flow, rules: picked.filter(|limited| limited.has_limits()).map(pick).collect() }
+        let limited = picked.filter(|limited| limited.has_limits());
+        let mut rules: Vec<Picked> = limited.map(pick).collect();
+        // A request that waits for a low limit has taken nothing of a higher one yet.
+        rules.sort_by_key(|picked| picked.limited.least_rate());
+        Self { flow, rules }
     }
 
     /// True if no rule has a limit for it.
@@ -95,6 +105,7 @@ impl RateFlow {
                     limited: Some(&picked.limited),
                     gate: gate?,
                     units,
+                    is_own: picked.own.is_some(),
                 })
             })
         })
@@ -106,6 +117,8 @@ impl RateFlow {
 struct Part {
     limits: Limits,
     demand: Demand,
+    /// True for what a copy reads from its source.
+    is_source: bool,
 }
 
 /// The limits of a part.
@@ -123,7 +136,10 @@ impl Limits {
             Self::OfShare(rules) => (Some(rules.gates(demand)), None),
             Self::OfFlow(limits, flow) => {
                 let gates = limits.gates(demand.read.saturating_add(demand.write));
-                let demanded = |(gate, units)| Demanded { flow: *flow, limited: None, gate, units };
+                let demanded = |(gate, units)| {
+                    let (flow, limited, is_own) = (*flow, None, true);
+                    Demanded { flow, limited, gate, units, is_own }
+                };
                 (None, Some(gates.filter(|(_, units)| *units != 0).map(demanded)))
             }
         };
@@ -147,13 +163,19 @@ impl At {
 impl Work {
     /// Adds a part, which passes the limits of `flow`.
     pub(crate) fn add(&mut self, flow: Arc<RateFlow>, demand: Demand) {
-        self.0.push(Part { limits: Limits::OfShare(flow), demand });
+        self.0.push(Part { limits: Limits::OfShare(flow), demand, is_source: false });
+    }
+
+    /// Adds the bytes that a copy reads from its source, which pass the limits of `flow`.
+    pub(crate) fn add_source(&mut self, flow: Arc<RateFlow>, read: u64) {
+        let demand = Demand { read, ..Demand::default() };
+        self.0.push(Part { limits: Limits::OfShare(flow), demand, is_source: true });
     }
 
     /// Adds the data of `demand`, which passes the limits of a logical flow for a session.
     pub(crate) fn add_flow(&mut self, limits: Arc<FlowLimits>, session: u64, demand: Demand) {
         let flow = Flow { id: session, weight: RATE_WEIGHT };
-        self.0.push(Part { limits: Limits::OfFlow(limits, flow), demand });
+        self.0.push(Part { limits: Limits::OfFlow(limits, flow), demand, is_source: false });
     }
 
     /// True if it passes no limits.
@@ -161,8 +183,11 @@ impl Work {
         self.0.is_empty()
     }
 
+    /// The gates in the order in which they are passed: first those that nobody else passes. Who waits there holds
+    /// nothing of what others share.
     fn gates(&self) -> impl Iterator<Item = Demanded<'_>> {
-        self.0.iter().flat_map(|part| part.limits.gates(part.demand))
+        let all = || self.0.iter().flat_map(|part| part.limits.gates(part.demand));
+        all().filter(|one| one.is_own).chain(all().filter(|one| !one.is_own))
     }
 
     /// Passes gates without a wait, one after the other from `from` on. None when it has passed all; else the
@@ -190,10 +215,24 @@ impl Work {
         self.gates().take(until.0).for_each(|one| one.gate.give_back(one.units));
     }
 
-    /// Returns the part of its demands that was not needed, as `left` says.
-    pub(crate) fn give_rest_back(&self, left: impl Fn(Demand) -> Demand) {
-        for Part { limits, demand } in &self.0 {
-            limits.gates(left(*demand)).for_each(|one| one.gate.give_back(one.units));
+    /// Corrects what was asked for by the bytes that were used, `used` in its own share and `read` of the source of
+    /// a copy: gives the rest back, or has later work wait for what was more. Operations stay paid.
+    pub(crate) fn settle(&self, used: Demand, read: u64, now: Duration) {
+        let source = Demand { read, ..Demand::default() };
+        for Part { limits, demand, is_source } in &self.0 {
+            let used = if *is_source { source } else { used };
+            let left = Demand {
+                read: demand.read.saturating_sub(used.read),
+                write: demand.write.saturating_sub(used.write),
+                operations: 0,
+            };
+            let more = Demand {
+                read: used.read.saturating_sub(demand.read),
+                write: used.write.saturating_sub(demand.write),
+                operations: 0,
+            };
+            limits.gates(left).for_each(|one| one.gate.give_back(one.units));
+            limits.gates(more).for_each(|one| one.gate.owe(one.units, now));
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::access::access_rules::Names;
 use crate::access::domain_names::DomainSids;
 use crate::access::rate_rules::{Each, RateRule};
-use crate::base::limits::{RATE_BUCKET_BYTES, RATE_BUCKETS};
+use crate::base::limits::{RATE_BUCKET_BYTES, RATE_BUCKETS, RATE_BUCKETS_PER_USER};
 use crate::objects::ledger::{Kind, Ledger};
 
 const BOB: &str = "bob";
@@ -16,18 +16,22 @@ const NEAR: &str = "192.0.2.1";
 struct Rules {
     limited: Vec<Arc<Limited>>,
     ledger: Ledger,
+    /// Lives as long as the sessions.
+    lives: Arc<UnderWay>,
 }
 
 impl Rules {
     fn of(rules: &[RateRule]) -> Self {
         let clock = Clock::start();
         let put = |rule: &RateRule| Arc::new(Limited::new(rule.clone(), clock));
-        Self { limited: rules.iter().map(put).collect(), ledger: Ledger::default() }
+        let limited = rules.iter().map(put).collect();
+        Self { limited, ledger: Ledger::default(), lives: Arc::default() }
     }
 
     fn few(rule: RateRule, most: usize) -> Self {
         let limited = Limited::with_buckets(rule, Clock::start(), most);
-        Self { limited: vec![Arc::new(limited)], ledger: Ledger::default() }
+        let limited = vec![Arc::new(limited)];
+        Self { limited, ledger: Ledger::default(), lives: Arc::default() }
     }
 
     fn pick(&self, user: &str, session: u64, share: &str, address: &str) -> RateFlow {
@@ -39,8 +43,8 @@ impl Rules {
             domain_sids: &DomainSids::default(),
             address: address.parse::<IpAddr>().unwrap(),
         };
-        let holder = &self.ledger.account(user);
-        RateFlow::of(&self.limited, Worker { caller: &caller, session, holder }, share)
+        let (holder, lives) = (&self.ledger.account(user), &self.lives);
+        RateFlow::of(&self.limited, Worker { caller: &caller, session, lives, holder }, share)
     }
 
     fn session(&self, user: &str, session: u64) -> Work {
@@ -60,8 +64,8 @@ fn work(flow: RateFlow, demand: Demand) -> Work {
     work
 }
 
-/// One operation an hour, for each on its own.
-fn hourly(each: Each) -> RateRule {
+/// One operation a second, for each on its own.
+fn one_a_second(each: Each) -> RateRule {
     let burst = Duration::ZERO;
     RateRule { operations: Some(1), burst, each: Some(each), ..RateRule::new("a") }
 }
@@ -112,7 +116,7 @@ fn all_limits_of_a_rule_count_and_what_was_not_used_is_given_back() {
     let one = asks(Demand { operations: 3, ..Demand::default() });
     assert_eq!(one.try_pass(At::FIRST, now), None);
     assert_eq!(one.try_pass(At::FIRST, now), Some(At(0)), "ten operations, and some");
-    read.give_rest_back(|demand| demand);
+    read.settle(Demand::default(), 0, now);
     let later = now + Duration::from_millis(500);
     assert_eq!(read.try_pass(At::FIRST, later), None);
 }
@@ -134,8 +138,7 @@ fn both_shares_of_a_copy_count() {
         rules.pick(BOB, 7, "into", NEAR),
         Demand { write: 1_000, operations: 1, ..Demand::default() },
     );
-    let from = Arc::new(rules.pick(BOB, 7, "from", NEAR));
-    copy.add(from, Demand { read: 1_000, ..Demand::default() });
+    copy.add_source(Arc::new(rules.pick(BOB, 7, "from", NEAR)), 1_000);
     assert!(passes(&copy, now));
     assert_eq!(copy.try_pass(At::FIRST, now), Some(At(0)), "the share that is written to");
     let asks = |share: &str, demand| work(rules.pick(BOB, 7, share, NEAR), demand);
@@ -143,8 +146,44 @@ fn both_shares_of_a_copy_count() {
     let one_written = Demand { write: 1, ..Demand::default() };
     assert!(!passes(&asks("from", one_read), now) && passes(&asks("into", one_read), now));
     assert!(passes(&asks("from", one_written), now) && !passes(&asks("into", one_written), now));
-    copy.give_rest_back(|demand| demand);
+    copy.settle(Demand::default(), 0, now);
     assert!(passes(&asks("into", one_written), now));
+    // One that has moved more than it asked for is paid for later.
+    copy.settle(Demand { write: 3_000, ..Demand::default() }, 2_000, now);
+    let later = now + Duration::from_millis(900);
+    assert!(!passes(&asks("from", one_read), later) && !passes(&asks("into", one_written), later));
+}
+
+/// Work that waits for a limit of its own, or for a lower one, has taken nothing of what others share.
+#[test]
+fn own_limits_and_lower_ones_are_passed_first() {
+    let limit = |name: &str, write: u64| RateRule {
+        write: Some(write),
+        burst: Duration::ZERO,
+        ..RateRule::new(name)
+    };
+    let own = RateRule { each: Some(Each::User), ..limit("own", 10_000) };
+    let rules = Rules::of(&[limit("high", 5_000), limit("low", 1_000), own]);
+    let write = Demand { write: 1, ..Demand::default() };
+    let mut two = work(rules.pick(BOB, 7, "data", NEAR), write);
+    two.add(Arc::new(rules.pick("ann", 8, "data", NEAR)), write);
+    let order: Vec<_> = two.gates().map(|one| one.limited.unwrap().rule.name.clone()).collect();
+    assert_eq!(order, ["own", "own", "low", "high", "low", "high"]);
+}
+
+/// The limits of a session end with it, whatever they are owed; not with a tree connect.
+#[test]
+fn limits_of_a_session_end_with_it() {
+    let mut rules = Rules::few(one_a_second(Each::Session), 2);
+    let now = Duration::from_secs(3_600);
+    let first = rules.session("ann", 1);
+    assert!(passes(&first, now));
+    drop(first);
+    assert!(!passes(&rules.session("ann", 1), now), "it lives, and owes");
+    assert_eq!(rules.buckets(), 1);
+    rules.lives = Arc::default();
+    rules.limited[0].sweep(now);
+    assert_eq!(rules.buckets(), 0);
 }
 
 #[test]
@@ -154,7 +193,7 @@ fn each_user_session_or_address_has_the_limits_on_its_own() {
         passes(&work(rules.pick(user, session, "data", address), OPERATION), now)
     };
     let [user, session, address] =
-        [Each::User, Each::Session, Each::Address].map(|each| Rules::of(&[hourly(each)]));
+        [Each::User, Each::Session, Each::Address].map(|each| Rules::of(&[one_a_second(each)]));
     for rules in [&user, &session, &address] {
         assert!(asks(rules, "ann", 1, "2001:db8::1"));
         assert!(!asks(rules, "Ann", 1, "2001:db8::2"), "one host may have the whole network");
@@ -167,7 +206,7 @@ fn each_user_session_or_address_has_the_limits_on_its_own() {
 /// One that has gone owes what it owed when it comes back; one that owes nothing is forgotten.
 #[test]
 fn who_comes_back_owes_what_it_owed() {
-    let rules = Rules::of(&[RateRule { operations: Some(10), ..hourly(Each::User) }]);
+    let rules = Rules::of(&[RateRule { operations: Some(10), ..one_a_second(Each::User) }]);
     let ann = rules.session("ann", 1);
     assert!(passes(&ann, Duration::from_secs(3_600)));
     drop((ann, rules.session(BOB, 2)));
@@ -186,7 +225,7 @@ fn who_comes_back_owes_what_it_owed() {
 /// n - 1, n and n + 1: those beyond share one, and wait for each other.
 #[test]
 fn beyond_so_many_all_share_one_bucket() {
-    let rules = Rules::few(hourly(Each::Session), 3);
+    let rules = Rules::few(one_a_second(Each::Session), 3);
     let (now, later) = (Duration::from_secs(3_600), Duration::from_secs(3_605));
     let mut works: Vec<_> = (0..3).map(|id| rules.session("ann", id)).collect();
     assert!(works.iter().all(|one| passes(one, now)));
@@ -201,12 +240,12 @@ fn beyond_so_many_all_share_one_bucket() {
     assert!(passes(&newcomer, later));
     assert!(!passes(&rules.session("ann", 1), later), "it owes most");
     assert_eq!(rules.buckets(), 3);
-    assert!(RATE_BUCKETS > crate::base::limits::SESSIONS_PER_USER, "no account fills all");
+    const { assert!(RATE_BUCKETS > 2 * RATE_BUCKETS_PER_USER, "no account fills all") };
 }
 
 #[test]
 fn own_limits_are_charged_while_they_are_used() {
-    let rules = Rules::of(&[hourly(Each::User)]);
+    let rules = Rules::of(&[one_a_second(Each::User)]);
     let count = || rules.ledger.count(Kind::RateBucket);
     let sessions = [rules.session("ann", 1), rules.session("ann", 2), rules.session(BOB, 3)];
     assert_eq!((count(), rules.ledger.bytes()), (2, 2 * RATE_BUCKET_BYTES));
@@ -229,7 +268,7 @@ fn own_limits_are_charged_while_they_are_used() {
 /// The end of a rule opens the limits of all, also of those that come later.
 #[test]
 fn a_rule_that_has_ended_holds_nobody_back() {
-    let rules = Rules::of(&[hourly(Each::User)]);
+    let rules = Rules::of(&[one_a_second(Each::User)]);
     let ann = rules.session("ann", 1);
     let now = Duration::from_secs(1);
     assert!(passes(&ann, now) && !passes(&ann, now));
