@@ -68,7 +68,7 @@ mod tests {
             enforced: true,
             ..LimitedUser::default()
         };
-        let text = shown(&[user.clone()], |number| format!("ann{number}"));
+        let text = shown(std::slice::from_ref(&user), |number| format!("ann{number}"));
         assert!(text.contains("\nann1000   photos, films"), "{text}");
         assert!(text.ends_with(" 90 %\n"), "{text}");
         let counted = LimitedUser { enforced: false, ..user };

@@ -41,6 +41,7 @@ pub(super) struct Asking {
 }
 
 /// The parts of the process that the interface shows beside the server.
+#[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) cluster: Option<&'a cluster::Running>,
     pub(super) snapshots: Option<&'a Snapshots>,

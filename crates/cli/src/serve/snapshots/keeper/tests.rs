@@ -48,23 +48,23 @@ impl Site {
         Some(Self { keeper: Keeper::new(vec![kept], hands, server), share, _mounted: mounted })
     }
 
-    fn copy(&mut self, copy: ShadowCopy) -> Result<u64, String> {
-        self.keeper.shadow_copy(&copy)
+    fn copy(&mut self, copy: &ShadowCopy) -> Result<u64, String> {
+        self.keeper.shadow_copy(copy)
     }
 
     fn create(&mut self) -> u64 {
         let (share, by) = (String::from("Photos"), String::from("ann"));
-        self.copy(ShadowCopy::Create { share, by }).unwrap()
+        self.copy(&ShadowCopy::Create { share, by }).unwrap()
     }
 
     fn release(&mut self, taken: u64) {
         let share = String::from("photos");
-        assert_eq!(self.copy(ShadowCopy::Release { share, taken }), Ok(taken));
+        assert_eq!(self.copy(&ShadowCopy::Release { share, taken }), Ok(taken));
     }
 
     fn expire(&mut self, taken: u64) {
         let share = String::from("photos");
-        assert_eq!(self.copy(ShadowCopy::Expire { share, taken }), Ok(taken));
+        assert_eq!(self.copy(&ShadowCopy::Expire { share, taken }), Ok(taken));
     }
 
     fn count(&self) -> usize {
