@@ -114,6 +114,6 @@ pub const CRYPTO_SLOW_FROM: Duration = Duration::from_micros(250);
 /// Length up to which data is not compressed, MS-SMB2 3.1.4.4.
 pub const COMPRESSED_BYTES_MIN: usize = 1024;
 
-/// Bytes that take as long as the beginning of a compressed payload, for which a decoder makes its
+/// Bytes that take as long as the beginning of a payload of LZ77+Huffman, for which its decoder makes
 /// tables.
 pub const EXPANDED_PAYLOAD_BYTES: usize = 32 << 10;

@@ -53,13 +53,34 @@ impl Algorithm {
         }
     }
 
+    /// Returns the longest time for a mebibyte of work whose time its data decides: that of earlier data
+    /// says nothing on what a peer sends next, so it is not measured. None for what is measured.
+    pub const fn longest(self) -> Option<Duration> {
+        let millis = match self {
+            Self::Signing(_) | Self::Sealing(_) => return None,
+            Self::Compressing(Codec::Lz4) => 3,
+            Self::Compressing(Codec::Lz77) | Self::Expanding(Codec::Lznt1) => 6,
+            Self::Compressing(Codec::Huffman | Codec::Lznt1) => 8,
+            Self::Expanding(Codec::Lz4) => 2,
+            Self::Expanding(Codec::Lz77) => 4,
+            Self::Expanding(Codec::Huffman) => 7,
+        };
+        Some(Duration::from_millis(millis))
+    }
+
+    /// Returns the longest time for `bytes`; zero for what is measured.
+    pub fn longest_for(self, bytes: usize) -> Duration {
+        let nanoseconds = self.longest().unwrap_or_default().as_nanos();
+        let nanoseconds = u64::try_from(nanoseconds).unwrap_or(u64::MAX);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Duration::from_nanos(nanoseconds.saturating_mul(bytes) >> 20)
+    }
+
     /// Returns the time for a mebibyte that counts until it is measured.
     pub(super) const fn supposed(self) -> Duration {
-        match self {
-            Self::Compressing(_) => Duration::from_millis(4),
-            Self::Expanding(_) => Duration::from_millis(2),
-            _ if self.is_chain() => Duration::from_millis(1),
-            _ => Duration::ZERO,
+        match self.is_chain() {
+            true => Duration::from_millis(1),
+            false => Duration::ZERO,
         }
     }
 }

@@ -12,7 +12,7 @@ use frevo_wire::compression::{
     COMPRESSION_PROTOCOL_ID, CompressionAlgorithm, Payload, UnchainedHeader,
 };
 
-use super::{Algorithm, Compression};
+use super::{Algorithm, Codec, Compression};
 use crate::limits::COMPRESSED_BYTES_MIN;
 
 /// The part of a message that has to be saved, as a divisor: for less the peer's time is not worth it.
@@ -34,9 +34,10 @@ pub struct ToCompress {
 }
 
 impl ToCompress {
-    /// Returns the algorithm that takes the time.
-    pub(super) fn algorithm(self) -> Option<Algorithm> {
-        self.compression.codec().map(Algorithm::Compressing)
+    /// Returns the algorithm that takes the time. Without a codec the data is searched for runs, which
+    /// takes no longer than the fastest one.
+    pub(super) fn algorithm(self) -> Algorithm {
+        Algorithm::Compressing(self.compression.codec().unwrap_or(Codec::Lz4))
     }
 
     /// Compresses the message at `message` of `buffer`, which is signed but not sealed. Returns its new

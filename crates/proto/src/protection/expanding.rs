@@ -30,9 +30,9 @@ pub struct Expandable {
     head: usize,
     /// Bytes of the expanded message.
     len: usize,
-    /// Bytes that take as long as the message, whose payloads cost time beside their bytes.
+    /// Bytes that take as long as the message, whose payloads may cost time beside their bytes.
     effort: usize,
-    /// The codec that takes the time.
+    /// The slowest of its codecs: a peer chooses how much of the message each of them has.
     codec: Option<Codec>,
 }
 
@@ -80,10 +80,10 @@ impl Compression {
                             self.negotiated(CompressionAlgorithm::PATTERN_V1)?
                         }
                     };
-                    if codec.is_some() {
-                        found.codec = codec;
+                    if codec == Some(Codec::Huffman) {
                         found.effort = found.effort.saturating_add(EXPANDED_PAYLOAD_BYTES);
                     }
+                    found.codec = slower(found.codec, codec);
                 }
             }
         }
@@ -97,6 +97,12 @@ impl Compression {
             false => Err(Disconnect::Expansion("its algorithm was not negotiated")),
         }
     }
+}
+
+/// Returns the codec of the two that takes longer to expand.
+fn slower(one: Option<Codec>, other: Option<Codec>) -> Option<Codec> {
+    let time = |codec: &Codec| Algorithm::Expanding(*codec).longest();
+    one.into_iter().chain(other).max_by_key(time)
 }
 
 impl Expandable {

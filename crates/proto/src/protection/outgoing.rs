@@ -231,8 +231,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
 
     fn algorithm(&self) -> Option<Algorithm> {
         // Compression takes longer than either.
-        if let Some(algorithm) = self.compression.and_then(ToCompress::algorithm) {
-            return Some(algorithm);
+        if let Some(compression) = self.compression {
+            return Some(compression.algorithm());
         }
         match &self.step {
             Step::None => None,

@@ -50,8 +50,11 @@ impl Pace {
         Self { nanoseconds: AtomicU64::new(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)) }
     }
 
-    /// Returns the time for `bytes` with `algorithm`.
+    /// Returns the time for `bytes` with `algorithm`: the measured one, unless it depends on the data.
     pub fn time_of(&self, algorithm: Algorithm, bytes: usize) -> Duration {
+        if algorithm.longest().is_some() {
+            return algorithm.longest_for(bytes);
+        }
         let nanoseconds = match self.nanoseconds.load(Ordering::Relaxed) {
             0 => u64::try_from(algorithm.supposed().as_nanos()).unwrap_or(u64::MAX),
             measured => measured,
@@ -198,6 +201,19 @@ mod tests {
         pace.note(MIB, CRYPTO_SLOW_FROM * 3);
         assert!(!is_helped(MIB), "a hiccup");
         assert_eq!(Pace::known(Duration::from_secs(1)).site_on_own(MIB), Site::Elsewhere);
+    }
+
+    #[test]
+    fn compression_takes_its_longest_time_whatever_was_measured() {
+        let pace = Pace::new();
+        for codec in super::super::Codec::ALL {
+            for algorithm in [Algorithm::Compressing(codec), Algorithm::Expanding(codec)] {
+                pace.note(8 * MIB, Duration::from_nanos(1));
+                assert!(pace.time_of(algorithm, 8 * MIB) > CRYPTO_HELD_ALONE_MAX);
+                assert_eq!(place(&pace, algorithm, 8 * MIB, false), Site::Elsewhere);
+                assert_eq!(place(&pace, algorithm, MIB / 2, false), Site::Here);
+            }
+        }
     }
 
     #[test]

@@ -140,6 +140,27 @@ fn chains_that_lie_about_their_sizes_take_no_memory() {
 }
 
 #[test]
+fn the_slowest_codec_of_a_chain_takes_the_time() {
+    let ids = [LZ4, LZ77, CompressionAlgorithm::LZ77_HUFFMAN, CompressionAlgorithm::LZNT1, PATTERN];
+    let all = Compression::common(CompressionCapabilityFlags::CHAINED, &ids).unwrap();
+    let payload =
+        |algorithm| Payload::Compressed { algorithm, original_payload_size: 0, data: &[] };
+    let of = |algorithms: &[CompressionAlgorithm]| {
+        let payloads: Vec<_> = algorithms.iter().copied().map(payload).collect();
+        let frame = chained(&[&[Payload::Plain(&PROTOCOL_ID)], &payloads[..]].concat());
+        let found = all.look(&frame, MAX).unwrap().unwrap();
+        (found.algorithm(), found.effort() - frame.len() - 4)
+    };
+    let huffman = Some(Algorithm::Expanding(Codec::Huffman));
+    assert_eq!(of(&[ids[2], LZ77, LZ4, LZ4]), (huffman, EXPANDED_PAYLOAD_BYTES));
+    assert_eq!(of(&[LZ4, ids[2], ids[2]]), (huffman, 2 * EXPANDED_PAYLOAD_BYTES));
+    // Empty payloads of the others are no more than their bytes.
+    assert_eq!(of(&[LZ77; 1000]), (Some(Algorithm::Expanding(Codec::Lz77)), 0));
+    assert_eq!(of(&[ids[3], LZ77, LZ4]), (Some(Algorithm::Expanding(Codec::Lznt1)), 0));
+    assert_eq!(of(&[]), (None, 0));
+}
+
+#[test]
 fn a_sealed_frame_keeps_its_header() {
     let inner = unchained(|_| {});
     let header = TransformHeader {

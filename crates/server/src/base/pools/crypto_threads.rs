@@ -111,7 +111,7 @@ impl CryptoThreads {
         busy < self.most && cores::idle().is_none_or(|idle| busy < idle)
     }
 
-    /// Does `work` on a message of `bytes`, and notes its time.
+    /// Does `work` on a message of `bytes`, and notes its time, unless that depends on the data.
     pub(crate) fn measured<T>(
         &self,
         bytes: usize,
@@ -120,6 +120,7 @@ impl CryptoThreads {
     ) -> T {
         let is_large = bytes >= CRYPTO_ELSEWHERE_BYTES_MIN;
         let algorithm = if is_large { algorithm() } else { None };
+        let algorithm = algorithm.filter(|algorithm| algorithm.longest().is_none());
         match algorithm.and_then(|algorithm| self.paces.get(algorithm.number())) {
             None => work(),
             Some(pace) => pace.measured(bytes, CRYPTO_ELSEWHERE_BYTES_MIN, processor_time, work),
@@ -223,6 +224,7 @@ mod tests {
     use frevo_crypto::Cipher;
     use frevo_net::accounts::{self, Account};
     use frevo_proto::limits::CRYPTO_GAINS_BYTES_MIN;
+    use frevo_proto::protection::Codec;
 
     use super::*;
 
@@ -266,6 +268,44 @@ mod tests {
         drop(end);
         let unknown = threads.site(&Ordinary, 8 * MIB, || None, || false);
         assert_eq!(unknown, CryptoSite::Core, "nothing protects it");
+    }
+
+    /// Work of which a peer says how many bytes it takes.
+    struct Told(Algorithm);
+
+    impl Work for Told {
+        type Done = ();
+
+        fn bytes(&self) -> usize {
+            8 * MIB
+        }
+
+        fn algorithm(&self) -> Option<Algorithm> {
+            Some(self.0)
+        }
+
+        fn run(self) {}
+    }
+
+    /// Tests that a peer whose data is done soon cannot bring the slow data behind it onto a core.
+    #[test]
+    fn data_that_was_fast_says_nothing_on_what_comes_next() {
+        let threads = CryptoThreads::new(2);
+        for codec in Codec::ALL {
+            for algorithm in [Algorithm::Expanding(codec), Algorithm::Compressing(codec)] {
+                for is_alone in [false, true, false, true] {
+                    for _ in 0..16 {
+                        threads.run_here(Told(algorithm));
+                    }
+                    let site = threads.site(&Ordinary, 8 * MIB, || Some(algorithm), || is_alone);
+                    assert_eq!(site, CryptoSite::Thread, "{algorithm:?}");
+                }
+            }
+        }
+        // Seals take as long for all data, and are measured.
+        (0..16).for_each(|_| threads.run_here(Told(CCM)));
+        let site = threads.site(&Ordinary, 8 * MIB, || Some(CCM), || true);
+        assert_eq!(site, CryptoSite::Core);
     }
 
     #[test]
