@@ -288,11 +288,12 @@ pub const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(25);
 /// Time for a QUIC handshake, and for the client to open its stream.
 pub const QUIC_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// QUIC handshakes of one listener that are under way. Further clients get no answer, and try again.
+/// Clients of one QUIC listener whose first packets wait until their handshakes begin. Further clients
+/// get no answer, and try again.
 pub const QUIC_HANDSHAKES_MAX: usize = 512;
 
-/// QUIC handshakes under way from which on each further client has to prove its address by a Retry
-/// before anything is kept of it.
+/// QUIC handshakes of one listener under way from which on each further client has to prove its address
+/// by a Retry before anything is kept of it.
 pub const QUIC_HANDSHAKES_UNPROVEN_MAX: usize = 32;
 
 /// Bytes of one client that are kept until its QUIC handshake begins.
@@ -306,3 +307,6 @@ pub const QUIC_FAREWELL: Duration = Duration::from_secs(3);
 
 /// Certificates that are read from one file. The bundles of systems have some 150.
 pub const QUIC_CERTIFICATES_MAX: usize = 1_000;
+
+/// Certificates that a client of QUIC may send above its own. `rustls-webpki` takes no longer chains.
+pub const QUIC_CHAIN_CERTIFICATES_MAX: usize = 6;

@@ -403,6 +403,22 @@ impl Detached {
         }
     }
 
+    /// True if the peer has not proved yet that its address is its own.
+    #[must_use]
+    pub fn is_unproven(&self) -> bool {
+        match self {
+            Self::Quic(detached) => !detached.is_proven(),
+            Self::Tcp(_) | Self::Memory(_) | Self::Rdma(_) => false,
+        }
+    }
+
+    /// Has a peer come again that has not proved its address.
+    pub fn ask_for_proof(self) {
+        if let Self::Quic(detached) = self {
+            detached.ask_for_proof();
+        }
+    }
+
     /// Ends the connection without attaching it.
     pub fn close(self) {
         if let Self::Tcp(stream) = &self {

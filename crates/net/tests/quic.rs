@@ -6,7 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use frevo_net::limits::{QUIC_HANDSHAKES_UNPROVEN_MAX, QUIC_RECEIVE_WINDOW_NEW};
+use frevo_net::limits::{
+    QUIC_CHAIN_CERTIFICATES_MAX, QUIC_HANDSHAKES_MAX, QUIC_HANDSHAKES_UNPROVEN_MAX,
+    QUIC_RECEIVE_WINDOW_NEW,
+};
 use frevo_net::quic::{
     AccessList, Certificates, Clients, Connector, Decision, Fingerprint, Identity, Issued,
     Listener, ServerTls, Trust, Verdict, Wanted, issue,
@@ -319,6 +322,72 @@ async fn certificates_that_have_nothing_to_do_with_the_client_let_nobody_in() {
     }
 }
 
+/// The verdict on a client that sends these certificates, its own first.
+async fn verdict(sent: &[&Issued], authorities: &[&Issued], access: AccessList) -> Verdict {
+    let chain: String = sent.iter().map(|one| one.certificate.as_str()).collect();
+    let client = Identity::from_pem(chain.as_bytes(), sent[0].key.as_bytes()).unwrap();
+    let authorities = certificates(authorities);
+    let clients = Clients::Certified { authorities, access: Some(access) };
+    match certified(clients, Some(client)).await.0 {
+        Ok(decision) => decision.unwrap().verdict,
+        Err(error) => error.downcast::<Decision>().unwrap().verdict,
+    }
+}
+
+/// A forged certificate with the names of two authorities does not lead from the one to the other, which
+/// is allowed.
+#[tokio::test]
+async fn names_lead_to_no_authority_that_has_not_signed() {
+    let [root, allowed] = ["root", "allowed"].map(|name| issue(&wanted(name, true), None).unwrap());
+    let eve = issue(&wanted("eve", false), Some(&root)).unwrap();
+    let namesake = issue(&wanted("allowed", true), None).unwrap();
+    let forged = issue(&wanted("root", true), Some(&namesake)).unwrap();
+    let access = AccessList { allow: vec![allowed.fingerprint], deny: vec![] };
+    let verdict = verdict(&[&eve, &forged], &[&root, &allowed], access).await;
+    assert_eq!(verdict, Verdict::NotAllowed);
+}
+
+/// A forged certificate before the real one hides no certificate that is denied.
+#[tokio::test]
+async fn a_forged_certificate_hides_no_denied_one() {
+    let root = issue(&wanted("root", true), None).unwrap();
+    let upper = issue(&wanted("upper", true), Some(&root)).unwrap();
+    let lower = issue(&wanted("lower", true), Some(&upper)).unwrap();
+    let eve = issue(&wanted("eve", false), Some(&lower)).unwrap();
+    let nobody = issue(&wanted("nobody", true), None).unwrap();
+    let forged = issue(&wanted("lower", true), Some(&nobody)).unwrap();
+    for sent in [[&eve, &forged, &lower, &upper], [&eve, &lower, &forged, &upper]] {
+        let (allow, deny) = (vec![eve.fingerprint], vec![upper.fingerprint]);
+        let verdict = verdict(&sent, &[&root], AccessList { allow, deny }).await;
+        assert_eq!(verdict, Verdict::Denied(upper.fingerprint));
+    }
+}
+
+/// Two authorities have one name while an old one is replaced. The entry of the one that has signed
+/// counts, and that of the other does not.
+#[tokio::test]
+async fn an_authority_may_have_a_namesake() {
+    let [old, new] = ["root", "root"].map(|name| issue(&wanted(name, true), None).unwrap());
+    let ann = issue(&wanted("ann", false), Some(&new)).unwrap();
+    for authorities in [[&old, &new], [&new, &old]] {
+        let access = AccessList { allow: vec![new.fingerprint], deny: vec![old.fingerprint] };
+        assert_eq!(verdict(&[&ann], &authorities, access).await, Verdict::Allowed);
+        let access = AccessList { allow: vec![old.fingerprint], deny: vec![] };
+        assert_eq!(verdict(&[&ann], &authorities, access).await, Verdict::NotAllowed);
+    }
+}
+
+#[tokio::test]
+async fn a_long_chain_is_refused() {
+    let (root, ann) = chain("ann");
+    let others = vec![&root; QUIC_CHAIN_CERTIFICATES_MAX + 1];
+    for (count, wanted) in [(0, Verdict::Untrusted), (1, Verdict::Allowed)] {
+        let sent = [&[&ann][..], &others[count..]].concat();
+        let access = AccessList { allow: vec![ann.fingerprint], deny: vec![] };
+        assert_eq!(verdict(&sent, &[&root], access).await, wanted);
+    }
+}
+
 #[tokio::test]
 async fn certificates_are_renewed_while_connections_exist() {
     let [old, new] = ["old", "new"].map(|name| issue(&wanted(name, false), None).unwrap());
@@ -344,11 +413,8 @@ async fn certificates_are_renewed_while_connections_exist() {
     assert_eq!(read_exactly(&far, 5).await, b"still");
 }
 
-/// First packets of other protocols than SMB, and of nobody, leave nothing behind.
-#[tokio::test]
-async fn a_client_of_another_protocol_is_refused() {
-    let own = issue(&wanted("here", false), None).unwrap();
-    let listener = listen(anonymous(identity(&own)));
+/// A client of quinn that trusts one certificate.
+fn client_of(own: &Issued, protocol: &[u8]) -> quinn::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(own.der().to_vec().into()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -357,9 +423,17 @@ async fn a_client_of_another_protocol_is_refused() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.alpn_protocols = vec![protocol.to_vec()];
     let crypto = quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap();
-    let config = quinn::ClientConfig::new(Arc::new(crypto));
+    quinn::ClientConfig::new(Arc::new(crypto))
+}
+
+/// First packets of other protocols than SMB, and of nobody, leave nothing behind.
+#[tokio::test]
+async fn a_client_of_another_protocol_is_refused() {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let config = client_of(&own, b"h3");
     let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port(&listener)));
     let connecting = endpoint.connect_with(config, at, "localhost").unwrap();
@@ -394,6 +468,47 @@ async fn a_flood_of_handshakes_is_bounded() {
     }
     assert_eq!(proven, 20);
     floods.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+/// Clients that have proved their addresses and then go on with nothing keep no newcomer off: their owner
+/// bounds them as all connections without a logon.
+#[tokio::test]
+async fn stalled_handshakes_keep_no_newcomer_off() {
+    let own = issue(&wanted("localhost", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let transport::Listener::Quic(quic) = &listener else { panic!("no QUIC") };
+    let config = client_of(&own, b"smb");
+    let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port(&listener)));
+    let mut stalled = Vec::new();
+    for count in 0..QUIC_HANDSHAKES_MAX + 20 {
+        let connecting = endpoint.connect_with(config.clone(), at, "localhost").unwrap();
+        let accepted = tokio::time::timeout(Duration::from_secs(60), quic.accept()).await;
+        let accepted = accepted.unwrap_or_else(|_| panic!("{count} keep the next one off"));
+        assert_eq!(accepted.is_proven(), count >= QUIC_HANDSHAKES_UNPROVEN_MAX);
+        stalled.push((connecting, accepted.attach().unwrap()));
+    }
+}
+
+/// A client that is asked for a proof of its address comes again with one.
+#[tokio::test]
+async fn a_client_proves_its_address_if_it_is_asked() {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let transport::Listener::Quic(quic) = &listener else { panic!("no QUIC") };
+    let trust = Trust::Pinned(vec![own.fingerprint]);
+    let (client, server) = tokio::join!(connect(trust, None, port(&listener)), async {
+        let first = quic.accept().await;
+        assert!(!first.is_proven());
+        first.ask_for_proof();
+        let second = quic.accept().await;
+        assert!(second.is_proven());
+        let server = Stream::Quic(Box::new(second.attach().unwrap()));
+        assert_eq!(read_exactly(&server, 1).await, b"!");
+        server
+    });
+    client.unwrap();
+    drop(server);
 }
 
 #[test]

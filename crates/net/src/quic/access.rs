@@ -1,8 +1,6 @@
 //! The access list of client certificates, MS-SMB2 3.3.1.18.
 
-use rustls::pki_types::CertificateDer;
-
-use super::certificate::{Certificates, Fingerprint, Parts};
+use super::certificate::{Fingerprint, Parts};
 
 /// The certificates that are let in and kept out. A client is let in if its chain has one that is
 /// allowed and none that is denied. The chain is its own certificate and those above, up to the
@@ -24,7 +22,8 @@ pub enum Verdict {
     NotAllowed,
     /// A certificate of the chain is denied: this one.
     Denied(Fingerprint),
-    /// No authority that the server trusts has signed the certificate, or it has ended.
+    /// No authority that the server trusts has signed the certificate, it is not valid now, or its
+    /// chain is too long.
     Untrusted,
 }
 
@@ -50,59 +49,15 @@ impl Decision {
 }
 
 impl AccessList {
-    /// Judges a chain that is trusted: the client's certificate, and those above it that the client
-    /// sent.
-    pub(super) fn judge(
-        &self,
-        own: &CertificateDer<'_>,
-        above: &[CertificateDer<'_>],
-        authorities: &Certificates,
-    ) -> Verdict {
-        let chain = chain(own, above, authorities);
+    /// Judges a client by the certificates of its chains, which are proven: its own first.
+    pub(super) fn judge(&self, chain: &[Fingerprint]) -> Verdict {
         // MS-SMB2 3.3.1.18: a deny in the chain counts more than all that allow.
-        if let Some(denied) = chain.iter().flatten().find(|one| self.deny.contains(one)) {
+        if let Some(denied) = chain.iter().find(|one| self.deny.contains(one)) {
             return Verdict::Denied(*denied);
         }
-        // Of two authorities with one name, a client may add the allowed one to a chain of the other.
-        let is_allowed = |step: &Vec<Fingerprint>| match step[..] {
-            [sole] => self.allow.contains(&sole),
-            _ => false,
-        };
-        match chain.iter().any(is_allowed) {
+        match chain.iter().any(|one| self.allow.contains(one)) {
             true => Verdict::Allowed,
             false => Verdict::NotAllowed,
         }
     }
-}
-
-/// Returns the fingerprint of a certificate, and for each step above it those of the certificates with
-/// the name of the issuer. Certificates that a client adds to its chain without need do not count.
-///
-/// MS-SMB2 3.3.1.18 lets a server support entries of the root, which clients do not send.
-fn chain(
-    own: &CertificateDer<'_>,
-    above: &[CertificateDer<'_>],
-    authorities: &Certificates,
-) -> Vec<Vec<Fingerprint>> {
-    let mut chain = vec![vec![Fingerprint::of(own)]];
-    let mut issuer = Parts::of(own).map(|parts| parts.issuer);
-    while let Some(name) = issuer {
-        let mut step = Vec::new();
-        issuer = None;
-        for one in above.iter().chain(&authorities.0) {
-            let Some(parts) = Parts::of(one).filter(|parts| parts.subject == name) else {
-                continue;
-            };
-            let fingerprint = Fingerprint::of(one);
-            if !step.contains(&fingerprint) && !chain.iter().flatten().any(|it| *it == fingerprint)
-            {
-                issuer = issuer.or(Some(parts.issuer));
-                step.push(fingerprint);
-            }
-        }
-        if !step.is_empty() {
-            chain.push(step);
-        }
-    }
-    chain
 }

@@ -139,8 +139,6 @@ fn chain_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadCertificate> 
 
 /// Parts of a certificate, RFC 5280 4.1.
 pub(super) struct Parts<'a> {
-    /// The name of the issuer, in DER.
-    pub(super) issuer: &'a [u8],
     /// The name of the owner, in DER.
     pub(super) subject: &'a [u8],
     /// The end of its validity. None if it cannot be read.
@@ -159,12 +157,12 @@ impl<'a> Parts<'a> {
         }
         let (_, _serial, rest) = element(signed)?;
         let (_, _algorithm, rest) = element(rest)?;
-        let (_, issuer, rest) = element(rest)?;
+        let (_, _issuer, rest) = element(rest)?;
         let (_, validity, rest) = element(rest)?;
         let (_, subject, _) = element(rest)?;
         let (_, _since, until) = element(validity)?;
         let ends = element(until).and_then(|(tag, text, _)| time(tag, text));
-        Some(Self { issuer, subject, ends })
+        Some(Self { subject, ends })
     }
 
     /// Returns the common name of the owner; empty if there is none.

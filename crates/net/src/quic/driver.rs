@@ -46,9 +46,35 @@ struct Driven {
 
 /// Calls `make`, and returns the tasks that it began as well.
 pub(super) fn caught<T>(make: impl FnOnce() -> T) -> (T, Vec<Driver>) {
-    let outer = CAUGHT.replace(Some(Vec::new()));
+    /// Restores what an outer call collects, also after a panic.
+    struct Outer(Option<Vec<Driver>>);
+
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            CAUGHT.set(self.0.take());
+        }
+    }
+
+    let outer = Outer(CAUGHT.replace(Some(Vec::new())));
     let made = make();
-    (made, CAUGHT.replace(outer).unwrap_or_default())
+    let caught = CAUGHT.take().unwrap_or_default();
+    drop(outer);
+    (made, caught)
+}
+
+/// Says that the task of this thread is polled for the last time, while it lives.
+struct Last(bool);
+
+impl Last {
+    fn begun() -> Self {
+        Self(IS_LAST.replace(true))
+    }
+}
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        IS_LAST.set(self.0);
+    }
 }
 
 impl Driver {
@@ -71,9 +97,9 @@ impl Driver {
     pub(super) fn poll_once(&self) {
         let Some(mut driven) = self.0.try_lock() else { return };
         let Some(task) = &mut driven.task else { return };
-        let outer = IS_LAST.replace(true);
+        let last = Last::begun();
         let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        IS_LAST.set(outer);
+        drop(last);
         if is_done {
             driven.task = None;
         }
@@ -139,7 +165,7 @@ impl AsyncUdpSocket for Socket {
 
     fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let send = || self.state.send((&self.io).into(), transmit);
-        if IS_LAST.get() { send() } else { self.io.try_io(Interest::WRITABLE, send) }
+        if IS_LAST.get() { lossy(send()) } else { self.io.try_io(Interest::WRITABLE, send) }
     }
 
     fn poll_recv(
@@ -178,6 +204,15 @@ impl AsyncUdpSocket for Socket {
     }
 }
 
+/// Takes a packet for which a socket has no room for a lost one: a task that is polled for the last time
+/// cannot wait for room, and would try without end.
+fn lossy(sent: io::Result<()>) -> io::Result<()> {
+    match sent {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        sent => sent,
+    }
+}
+
 type Writable = Pin<Box<dyn Future<Output = io::Result<()>> + Send + Sync>>;
 
 /// Waits until a socket takes datagrams.
@@ -207,5 +242,28 @@ impl UdpPoller for Poller {
 impl fmt::Debug for Poller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Poller").finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that is polled for the last time sends to a full socket once, not for ever.
+    #[test]
+    fn a_last_packet_is_lost_at_a_full_socket() {
+        assert!(lossy(Err(io::ErrorKind::WouldBlock.into())).is_ok());
+        assert!(lossy(Err(io::ErrorKind::PermissionDenied.into())).is_err());
+    }
+
+    #[test]
+    fn a_panic_leaves_no_last_poll_behind() {
+        let panicking = || {
+            let _last = Last::begun();
+            let (_, _) = caught(|| panic!("on purpose, in a test"));
+        };
+        assert!(std::panic::catch_unwind(panicking).is_err());
+        assert!(!IS_LAST.get());
+        assert!(CAUGHT.with_borrow(Option::is_none));
     }
 }

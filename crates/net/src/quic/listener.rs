@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quinn::crypto::HandshakeTokenKey;
-use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig};
+use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::time::timeout;
 
@@ -39,6 +39,7 @@ struct Certified {
     handshakes: Mutex<Arc<Handshakes>>,
     /// The key of the tokens with which clients prove their addresses.
     tokens: Arc<dyn HandshakeTokenKey>,
+    transport: Arc<TransportConfig>,
 }
 
 impl Renewal {
@@ -57,9 +58,9 @@ impl Renewal {
     fn begin(&self, decided: &Decided) -> Result<ServerConfig, BadCertificate> {
         let handshakes = Arc::clone(&self.0.handshakes.lock());
         let crypto = handshakes.begin(decided)?;
-        let mut config = ServerConfig::new(Arc::new(crypto), Arc::clone(&self.0.tokens));
+        let mut config = ServerConfig::new(crypto, Arc::clone(&self.0.tokens));
         config
-            .transport_config(settings::of_server())
+            .transport_config(Arc::clone(&self.0.transport))
             // A client that comes from another address connects anew: each address is admitted by
             // itself.
             .migration(false)
@@ -103,7 +104,8 @@ impl Listener {
         filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
         let salt = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]);
         let tokens: Arc<dyn HandshakeTokenKey> = Arc::new(salt.extract(&secret));
-        let renewal = Renewal(Arc::new(Certified { handshakes, tokens }));
+        let renewal =
+            Renewal(Arc::new(Certified { handshakes, tokens, transport: settings::of_server() }));
         let config = renewal.begin(&Decided::default()).map_err(invalid)?;
         let endpoint =
             Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(Drivers))?;
@@ -124,24 +126,16 @@ impl Listener {
 
     /// Accepts the next connection, whose handshake [`Detached::attach`] begins. Dropping the future
     /// loses none. While many handshakes are under way, a client has to prove its address first:
-    /// nothing is kept of it until then.
+    /// nothing is kept of it until then. Clients that have proved theirs all pass: their owner is to
+    /// bound them.
     pub async fn accept(&self) -> Detached {
         loop {
             let Some(incoming) = self.endpoint.accept().await else { return pending().await };
             let turn = Turn::taken(&self.under_way);
-            let is_proven = incoming.remote_address_validated();
-            match turn.number {
-                0..QUIC_HANDSHAKES_UNPROVEN_MAX => {}
-                ..QUIC_HANDSHAKES_MAX if is_proven => {}
-                ..QUIC_HANDSHAKES_MAX => {
-                    // A client without a proof may always be asked for one.
-                    drop(incoming.retry());
-                    continue;
-                }
-                _ => {
-                    incoming.ignore();
-                    continue;
-                }
+            if turn.number >= QUIC_HANDSHAKES_UNPROVEN_MAX && !incoming.remote_address_validated() {
+                // A client without a proof may always be asked for one.
+                drop(incoming.retry());
+                continue;
             }
             let local = match incoming.local_ip() {
                 Some(address) => SocketAddr::new(address.to_canonical(), self.local.port()),
@@ -151,6 +145,13 @@ impl Listener {
             let renewal = self.renewal.clone();
             return Detached { first: Some(First { incoming, turn, renewal }), peer, local };
         }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // The socket lives as long as connections do, but takes no more of them.
+        self.endpoint.set_server_config(None);
     }
 }
 
@@ -200,6 +201,14 @@ impl Detached {
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.first.as_ref().is_some_and(|first| first.incoming.remote_address_validated())
+    }
+
+    /// Asks the peer to prove its address: it comes again, proven. Nothing is kept of it until then. A
+    /// peer that has proved it is dropped.
+    pub fn ask_for_proof(mut self) {
+        if let Some(First { incoming, .. }) = self.first.take() {
+            drop(incoming.retry());
+        }
     }
 
     /// Begins the handshake, in the present runtime.

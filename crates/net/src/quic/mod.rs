@@ -10,6 +10,7 @@
 
 mod access;
 mod certificate;
+mod chain;
 mod connect;
 mod connection;
 mod driver;

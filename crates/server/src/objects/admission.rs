@@ -57,6 +57,11 @@ impl Admission {
         }
         Some(Ticket { all: Arc::clone(&self.0), number, told })
     }
+
+    /// True if a connection from `address` could only be admitted in the place of another one.
+    pub fn is_full_for(&self, address: IpAddr) -> bool {
+        self.0.lock().full_step(address).is_some()
+    }
 }
 
 impl Ticket {

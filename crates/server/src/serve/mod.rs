@@ -197,6 +197,11 @@ impl Door {
             });
             return;
         }
+        // A forged address must not put out the connections of its owner.
+        if stream.is_unproven() && self.server.admission.is_full_for(peer.ip()) {
+            stream.ask_for_proof();
+            return;
+        }
         let Some(ticket) = self.server.admit(peer.ip()) else {
             let is_full = !self.server.ledger.has_room_for_newcomers();
             let reason = if is_full { "memory" } else { "unauthenticated connections" };

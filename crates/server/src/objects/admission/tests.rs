@@ -55,7 +55,9 @@ fn is_sound(admission: &Admission) {
 async fn fills_at(most: usize, address: impl Fn(usize) -> IpAddr, elsewhere: IpAddr) {
     let admission = Admission::default();
     let mut tickets = entered(&admission, (0..most - 1).map(&address));
+    assert!(!admission.is_full_for(address(most - 1)));
     tickets.push(admission.enter(address(most - 1)).expect("the last place"));
+    assert!(admission.is_full_for(address(most)) && !admission.is_full_for(elsewhere));
     assert!(admission.enter(address(most)).is_none(), "all are young");
     let other = admission.enter(elsewhere).expect("another network is not affected");
     is_sound(&admission);
