@@ -82,6 +82,17 @@ fn files_go_both_ways_through_a_confined_server() {
     assert!(!said.err.contains("refused a system call"), "{said:?}");
 }
 
+/// A pin protects nothing over TCP, so nobody is to believe that it does.
+#[test]
+fn a_pin_without_quic_is_an_error() {
+    let world = World::new("");
+    let url = format!("smb://ann@127.0.0.1:{}/share", world.port);
+    let pin = "00".repeat(32);
+    world.frevo(&["ls", &url], &pin).fails(2, &["count over QUIC alone", "smb+quic://"]);
+    let said = world.frevo(&["ls", &url, "--quic", "required"], &pin);
+    assert!(said.code != 0 && !said.err.contains("count over QUIC alone"), "{said:?}");
+}
+
 #[test]
 fn a_certificate_is_replaced_while_the_server_runs() {
     let world = World::new(SECTION);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_client::{ParseUrlError, ServerName, Share, SmbUrl};
 use frevo_store::snapshot::Moment;
@@ -49,6 +50,14 @@ impl FromStr for Location {
     }
 }
 
+/// True once a URL was `smb+quic://`.
+static HAS_QUIC: AtomicBool = AtomicBool::new(false);
+
+/// True if one of the command's URLs is `smb+quic://`.
+pub(super) fn has_quic() -> bool {
+    HAS_QUIC.load(Ordering::Relaxed)
+}
+
 impl FromStr for Url {
     type Err = String;
 
@@ -66,6 +75,7 @@ impl FromStr for Url {
             return Err(format!("{text}: it names two snapshots; a file is in one"));
         }
         found.path = spelling::path_to_wire(&path).map_err(|why| format!("{text}: {why}"))?;
+        HAS_QUIC.fetch_or(found.over_quic, Ordering::Relaxed);
         Ok(Self { place: found, snapshot })
     }
 }

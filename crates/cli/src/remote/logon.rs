@@ -17,7 +17,7 @@ use super::ancestry::{BothEnds, RemoteEnd};
 use super::connection_options::{
     CipherName, CompressUse, Connection, DfsLinks, QuicUse, RdmaUse, SigningName,
 };
-use super::location::{Url, is_same_server, server_key};
+use super::location::{Url, has_quic, is_same_server, server_key};
 use super::{nodes, saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
@@ -317,6 +317,7 @@ impl Connection {
             let text = "--rdma required never uses QUIC; leave one of them out";
             return Err(Failure::new(Exit::Usage, text));
         }
+        self.check_quic_is_used(url)?;
         let addresses = nodes::of_server(&self.address, &url.server)?;
         let default = Options::default();
         let app_instance = SESSIONS.with_borrow_mut(|kept| {
@@ -367,6 +368,21 @@ impl Connection {
             })
             .domain_controller(self.dc.clone());
         Ok(options)
+    }
+
+    /// Refuses to connect to a server whose certificate nobody looks at, although the options say
+    /// which one it must have.
+    fn check_quic_is_used(&self, url: &Url) -> Result<(), Failure> {
+        let has_options =
+            !self.quic_pin.is_empty() || self.quic_ca.is_some() || self.quic_certificate.is_some();
+        if !has_options || self.quic != QuicUse::Off || url.over_quic || has_quic() {
+            return Ok(());
+        }
+        let text = format!(
+            "--quic-pin, --quic-ca and --quic-certificate count over QUIC alone, and {url} goes over \
+             TCP; write smb+quic:// in its place, or add --quic required"
+        );
+        Err(Failure::new(Exit::Usage, text))
     }
 
     /// The servers that are trusted over QUIC.
