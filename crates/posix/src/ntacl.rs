@@ -176,6 +176,12 @@ pub(crate) fn of_mode(mode: u32) -> [HostEntry; 3] {
     [entry(Whose::Owner, 6), entry(Whose::OwningGroup, 3), entry(Whose::Other, 0)]
 }
 
+/// Returns the rights of the owning group in a list, as far as its mask lets them.
+pub(crate) fn of_owning_group(list: &[HostEntry]) -> Option<u8> {
+    let bits = |whose| list.iter().find(|entry| entry.whose == whose).map(|entry| entry.bits);
+    bits(Whose::OwningGroup).map(|group| group & bits(Whose::Mask).unwrap_or(7))
+}
+
 fn pack_list(list: &[HostEntry], out: &mut Vec<u8>) {
     let count = u32::try_from(list.len()).unwrap_or(u32::MAX);
     let align = |out: &mut Vec<u8>, to: usize| out.resize(out.len().next_multiple_of(to), 0);

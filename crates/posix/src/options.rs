@@ -94,10 +94,9 @@ impl ModeAttributes {
         set.fold(0, |all, pair| all | pair.bit)
     }
 
-    /// Returns `mode` with the bits for these attributes, and without those for others.
-    pub(crate) fn applied_to(self, mode: u32, attributes: FileAttributes) -> u32 {
-        let used = self.pairs().fold(0, |all, pair| all | pair.bit);
-        mode & !used | self.bits_of(attributes)
+    /// Returns all bits that store attributes.
+    fn bits(self) -> u32 {
+        self.pairs().fold(0, |all, pair| all | pair.bit)
     }
 }
 
@@ -245,6 +244,19 @@ impl PosixOptions {
         bits & 0o1777
     }
 
+    /// Returns the permission bits of a file with `mode` that gets these attributes. New files and old ones
+    /// have the same bits for them.
+    pub(crate) fn mode_with(&self, mode: u32, attributes: FileAttributes) -> u32 {
+        let (used, mapped) =
+            (self.mode_attributes.bits(), self.mode_attributes.bits_of(attributes));
+        let bits = if self.inherit_modes {
+            mapped
+        } else {
+            mapped & self.create_mask.unwrap_or(DEFAULT_MASK) | self.forced_file_mode & used
+        };
+        mode & !used | bits
+    }
+
     /// Returns the permission bits of a new directory. It inherits set-group-ID from its parent, or has
     /// it from [`Self::group_bit`].
     pub(crate) fn directory_mode_of(&self, mode: Option<u32>, from: Heritage) -> u32 {
@@ -262,7 +274,7 @@ impl PosixOptions {
 
     /// Returns set-group-ID if each new directory gets it, else 0.
     pub(crate) fn group_bit(&self, from: Heritage) -> u32 {
-        if from.mode.is_none() && !from.has_list { self.forced_directory_mode & 0o2000 } else { 0 }
+        if from.mode.is_none() { self.forced_directory_mode & 0o2000 } else { 0 }
     }
 }
 
@@ -295,6 +307,8 @@ mod tests {
         assert_eq!(directory(None, LIST), 0o750);
         assert_eq!(options.group_bit(Heritage::default()), 0o2000);
         assert_eq!(options.group_bit(PARENT), 0, "the kernel hands it down");
+        let list = Heritage { mode: None, ..LIST };
+        assert_eq!(options.group_bit(list), 0o2000, "no list says it");
     }
 
     #[test]
@@ -307,8 +321,13 @@ mod tests {
         assert_eq!(made(archive | hidden, PARENT), 0o741);
         assert_eq!(mode_attributes.of_mode(0o751), archive | hidden);
         assert_eq!(mode_attributes.of_mode(0o650), FileAttributes::EMPTY);
-        assert_eq!(mode_attributes.applied_to(0o755, hidden), 0o655);
-        assert_eq!(mode_attributes.applied_to(0o640, archive), 0o740);
-        assert_eq!(ModeAttributes::default().applied_to(0o755, archive), 0o755);
+        assert_eq!(options.mode_with(0o755, hidden), 0o655);
+        assert_eq!(options.mode_with(0o640, archive), 0o740);
+        assert_eq!(PosixOptions::default().mode_with(0o755, archive), 0o755);
+        let (create_mask, forced_file_mode) = (Some(0o644), 0o001);
+        let limited = PosixOptions { create_mask, forced_file_mode, ..options };
+        assert_eq!(limited.mode_with(0o644, archive), 0o645, "the mask and the forced bits");
+        let inherits = PosixOptions { inherit_modes: true, ..limited };
+        assert_eq!(inherits.mode_with(0o644, archive), 0o744);
     }
 }

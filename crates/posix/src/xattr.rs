@@ -55,6 +55,20 @@ pub(crate) fn has_default_list(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::getxattr_query(ProcPath::of(dir).as_c_str(), ntacl::DEFAULT).is_ok()
 }
 
+/// Returns the access list of a directory; None for one whose mode says all.
+pub(crate) fn access_list(dir: BorrowedFd<'_>) -> Result<Option<Vec<u8>>, Errno> {
+    let path = ProcPath::of(dir);
+    let mut value = vec![0; XATTR_VALUE_BYTES];
+    match rustix::fs::getxattr(path.as_c_str(), ntacl::ACCESS, &mut value[..]) {
+        Ok(len) => {
+            value.truncate(len);
+            Ok(Some(value))
+        }
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
 impl Handle {
     pub(crate) fn new(fd: OwnedFd, path_only: bool) -> Self {
         Self { fd: Arc::new(fd), path_only }

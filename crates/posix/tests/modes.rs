@@ -1,16 +1,22 @@
 //! The permission bits of new files and folders, and DOS attributes that are bits of the mode.
-#![allow(missing_docs, clippy::disallowed_methods, reason = "tests")]
+#![allow(missing_docs, clippy::disallowed_methods, unreachable_pub, reason = "tests")]
 
 mod common;
+#[path = "common/loops.rs"]
+mod loops;
 
 use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{create, create_dir, name};
+use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{ModeAttributes, NtAcls, PosixOptions};
 use frevo_store::Vfs as _;
 use frevo_store::vfs::{BasicChange, OpenHow};
-use frevo_wire::dtyp::FileAttributes;
+use frevo_wire::dtyp::{FileAttributes, FileTime};
+use rustix::fs::CWD;
 
 /// A share of a process without a umask, as the server is one.
 fn share_with(options: PosixOptions) -> common::Share {
@@ -63,16 +69,32 @@ fn modes_of_the_folder_are_inherited() {
     assert_eq!(asked.stat.mode, 0o601);
 }
 
-/// The value of `system.posix_acl_default`: these rights of the owner, of the group, and of others.
-fn default_list(owner: u16, group: u16, others: u16) -> Vec<u8> {
+/// Tags of the entries of a POSIX list.
+const OWNER: u16 = 0x01;
+const USER: u16 = 0x02;
+const GROUP: u16 = 0x04;
+const MASK: u16 = 0x10;
+const OTHERS: u16 = 0x20;
+
+/// Sets a POSIX list with the rights of each tag. False where the file system has none.
+fn set_list(s: &common::Share, path: &str, attribute: &str, rights: &[(u16, u16)]) -> bool {
     let mut value = 2_u32.to_le_bytes().to_vec();
-    for (tag, rights) in [(0x01_u16, owner), (0x04, group), (0x20, others)] {
+    for &(tag, rights) in rights {
+        let id = if tag == USER { 54_321 } else { u32::MAX };
         value.extend(tag.to_le_bytes());
         value.extend(rights.to_le_bytes());
-        value.extend(u32::MAX.to_le_bytes());
+        value.extend(id.to_le_bytes());
     }
-    value
+    let flags = rustix::fs::XattrFlags::empty();
+    let done = rustix::fs::setxattr(s.path(path), attribute, &value, flags);
+    if done.is_err() {
+        println!("skipped: the file system has no access lists");
+    }
+    done.is_ok()
 }
+
+const ACCESS_LIST: &str = "system.posix_acl_access";
+const DEFAULT_LIST: &str = "system.posix_acl_default";
 
 #[test]
 fn a_default_list_decides_if_it_counts() {
@@ -86,11 +108,7 @@ fn a_default_list_decides_if_it_counts() {
             ..PosixOptions::default()
         });
         s.mkdir("team");
-        let list = default_list(7, 7, 0);
-        let flags = rustix::fs::XattrFlags::empty();
-        let path = s.path("team");
-        if rustix::fs::setxattr(&path, "system.posix_acl_default", &list, flags).is_err() {
-            println!("skipped: the file system has no access lists");
+        if !set_list(&s, "team", DEFAULT_LIST, &[(OWNER, 7), (GROUP, 7), (OTHERS, 0)]) {
             return;
         }
         let file = s.open("team\\f", &create()).unwrap();
@@ -100,21 +118,175 @@ fn a_default_list_decides_if_it_counts() {
 }
 
 #[test]
-fn new_objects_belong_to_the_owner_of_their_folder() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: it takes root to give files away");
+fn a_forced_group_bit_leaves_the_rights_of_a_default_list() {
+    for inherit_lists in [false, true] {
+        let s = share_with(PosixOptions {
+            forced_directory_mode: 0o2000,
+            inherit_lists,
+            ..PosixOptions::default()
+        });
+        s.mkdir("team");
+        if !set_list(&s, "team", DEFAULT_LIST, &[(OWNER, 7), (GROUP, 0), (OTHERS, 0)]) {
+            return;
+        }
+        assert_eq!(s.open("team\\d", &create_dir()).unwrap().stat.mode, 0o2700);
+        let asked = s.open("team\\e", &OpenHow { mode: Some(0o755), ..create_dir() }).unwrap();
+        assert_eq!(asked.stat.mode, 0o2700);
+        let asked = s.open("team\\f", &OpenHow { mode: Some(0o644), ..create() }).unwrap();
+        assert_eq!(asked.stat.mode, 0o600);
+    }
+}
+
+#[test]
+fn the_mask_of_a_list_is_no_right_of_the_group() {
+    let s = share_with(PosixOptions { inherit_modes: true, ..PosixOptions::default() });
+    s.mkdir("team");
+    let list = [(OWNER, 7), (USER, 7), (GROUP, 5), (MASK, 7), (OTHERS, 0)];
+    if !set_list(&s, "team", ACCESS_LIST, &list) {
         return;
     }
-    let s = share_with(PosixOptions { inherit_owner: true, ..PosixOptions::default() });
-    let folder = s.mkdir("team");
-    std::os::unix::fs::chown(&folder, Some(12_345), Some(54_321)).unwrap();
-    let made = s.open("team\\d", &create_dir()).unwrap();
-    assert_eq!((made.stat.uid, made.stat.gid), (12_345, 0), "the group is the user's");
-    let made = s.open("team\\d\\f", &create()).unwrap();
-    assert_eq!((made.stat.uid, made.stat.gid), (12_345, 0));
-    let plain = share_with(PosixOptions::default());
-    std::os::unix::fs::chown(plain.mkdir("team"), Some(12_345), None).unwrap();
-    assert_eq!(plain.open("team\\f", &create()).unwrap().stat.uid, 0);
+    assert_eq!(s.vfs.stat(&name("team")).unwrap().mode, 0o770);
+    assert_eq!(s.open("team\\f", &create()).unwrap().stat.mode, 0o640);
+    assert_eq!(s.open("team\\d", &create_dir()).unwrap().stat.mode, 0o750);
+    // A default list limits the rights of the group itself.
+    set_list(&s, "team", DEFAULT_LIST, &list);
+    assert_eq!(s.open("team\\g", &create()).unwrap().stat.mode, 0o660);
+    let mut value = [0; 128];
+    let len = rustix::fs::getxattr(s.path("team/g"), ACCESS_LIST, &mut value[..]).unwrap();
+    let mut entries = value[4..len].chunks_exact(8);
+    assert_eq!(entries.nth(2), Some(&[4, 0, 5, 0, 255, 255, 255, 255][..]), "the group's entry");
+}
+
+/// A user that the tests act as, whose folders belong to another one.
+const MAKER: u32 = 12_346;
+const OWNER_OF_FOLDER: u32 = 12_345;
+
+/// A share with a folder of somebody else, in which everybody may make files. None without root.
+fn folder_of_another(options: PosixOptions) -> Option<common::Share> {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to give files away");
+        return None;
+    }
+    let s = share_with(options);
+    chmod(&s, "", 0o755);
+    s.mkdir("team");
+    std::os::unix::fs::chown(s.path("team"), Some(OWNER_OF_FOLDER), Some(54_321)).unwrap();
+    chmod(&s, "team", 0o777);
+    Some(s)
+}
+
+fn maker() -> Arc<Credentials> {
+    Arc::new(Credentials::new(MAKER, MAKER, &[]).unwrap())
+}
+
+#[test]
+fn new_objects_belong_to_the_owner_of_their_folder() {
+    let inherits = PosixOptions { inherit_owner: true, ..PosixOptions::default() };
+    let Some(s) = folder_of_another(inherits) else { return };
+    let user = maker();
+    let acting = user.assume().unwrap();
+    let owner = |path: &str, how: &OpenHow| {
+        let stat = s.open(path, how).unwrap().stat;
+        (stat.uid, stat.gid)
+    };
+    let expected = (OWNER_OF_FOLDER, MAKER);
+    assert_eq!(owner("team\\d", &create_dir()), expected, "the group is the user's");
+    assert_eq!(owner("team\\f", &create()), expected);
+    {
+        let _server = credentials::as_server();
+        assert_eq!(owner("team\\bin", &create_dir()), (0, 0), "the server's own");
+    }
+    drop(acting);
+    let plain = folder_of_another(PosixOptions::default()).unwrap();
+    let _acting = user.assume().unwrap();
+    assert_eq!(plain.open("team\\f", &create()).unwrap().stat.uid, MAKER);
+}
+
+#[test]
+fn a_file_that_is_given_away_keeps_its_attributes() {
+    let inherits = PosixOptions { inherit_owner: true, ..PosixOptions::default() };
+    let Some(s) = folder_of_another(inherits) else { return };
+    let user = maker();
+    let attributes = FileAttributes::HIDDEN | FileAttributes::ARCHIVE;
+    {
+        let _acting = user.assume().unwrap();
+        let made = s.open("team\\f", &OpenHow { attributes, ..create() }).unwrap();
+        assert_eq!(made.stat.attributes, attributes);
+        made.node.set_ea("note", b"text").unwrap();
+        let written = Some(FileTime(130_000_000_000_000_000));
+        made.node.set_basic(&BasicChange { written, ..BasicChange::default() }).unwrap();
+    }
+    let opened = s.open("team\\f", &common::read()).unwrap();
+    assert_eq!((opened.stat.uid, opened.stat.attributes), (OWNER_OF_FOLDER, attributes));
+    assert_eq!(opened.stat.written, FileTime(130_000_000_000_000_000));
+    assert_eq!(opened.node.eas().unwrap(), [(String::from("note"), b"text".to_vec())]);
+    let _acting = user.assume().unwrap();
+    let opened = s.open("team\\f", &common::how()).unwrap();
+    assert!(opened.node.set_ea("note", b"other").is_err(), "a later open is that of a stranger");
+}
+
+/// Makes folders while another thread puts the folder of another user in their place. Returns the owner and
+/// the mode that this one has at last.
+fn race(s: &common::Share, how: &OpenHow) -> (u32, u32) {
+    const ROUNDS: usize = 500;
+    let (done, path) = (AtomicBool::new(false), s.path("team/carl"));
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::chown(&path, Some(54_321), None).unwrap();
+    // With a file in it, it is not removed with the new ones.
+    s.file("team/carl/file", "");
+    let carl = std::fs::File::open(&path).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let (one, other) = (s.path("team/new"), s.path("team/carl"));
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                let _ = rustix::fs::renameat_with(CWD, &one, CWD, &other, flags);
+            }
+        });
+        let user = maker();
+        let acting = how.mode.is_none().then(|| user.assume().unwrap());
+        for _ in 0..ROUNDS {
+            let _ = s.open("team\\new", how);
+            let _server = credentials::as_server();
+            for entry in std::fs::read_dir(s.path("team")).unwrap() {
+                let entry = entry.unwrap().path();
+                if std::fs::remove_dir(&entry).is_err() {
+                    let _ = std::fs::rename(&entry, &path);
+                }
+            }
+        }
+        drop(acting);
+        done.store(true, Ordering::Relaxed);
+    });
+    let state = carl.metadata().unwrap();
+    (state.uid(), state.mode() & 0o7777)
+}
+
+#[test]
+fn a_folder_in_place_of_a_new_one_keeps_its_mode_and_owner() {
+    let inherits = PosixOptions { inherit_owner: true, ..PosixOptions::default() };
+    for how in [create_dir(), OpenHow { mode: Some(0o777), ..create_dir() }] {
+        let Some(s) = folder_of_another(inherits.clone()) else { return };
+        assert_eq!(race(&s, &how), (54_321, 0o755));
+    }
+}
+
+#[test]
+fn a_file_system_without_modes_takes_new_objects() {
+    let Some(disk) = loops::Mounted::new("vfat", 8, &[], "loop,umask=0") else { return };
+    let options = PosixOptions {
+        forced_directory_mode: 0o2070,
+        dos_attributes: false,
+        nt_acls: NtAcls::Posix,
+        mode_attributes: ModeAttributes { archive: true, ..ModeAttributes::default() },
+        ..PosixOptions::default()
+    };
+    let vfs = frevo_posix::PosixVfs::open_root(&disk.path(), options).unwrap();
+    vfs.open(&name("d"), &create_dir()).unwrap();
+    let file = vfs.open(&name("f"), &create()).unwrap();
+    let change = BasicChange { attributes: Some(FileAttributes::NORMAL), ..BasicChange::default() };
+    file.node.set_basic(&change).unwrap();
 }
 
 #[test]
@@ -136,9 +308,32 @@ fn attributes_are_bits_of_the_mode() {
     };
     assert_eq!(set(FileAttributes::HIDDEN), (0o645, FileAttributes::HIDDEN));
     assert_eq!(set(FileAttributes::NORMAL), (0o644, FileAttributes::NORMAL));
+    // A change would take set-group-ID from a program.
+    chmod(&s, "f", 0o2755);
+    assert_eq!(set(FileAttributes::NORMAL).0, 0o2755);
     chmod(&s, "f", 0o700);
     assert_eq!(s.vfs.stat(&name("f")).unwrap().attributes, FileAttributes::ARCHIVE);
     // The bits of a folder are rights to search it.
     let dir = s.open("d", &create_dir()).unwrap();
     assert_eq!(dir.stat.attributes, FileAttributes::DIRECTORY);
+}
+
+#[test]
+fn attributes_of_the_mode_keep_to_the_mask_and_the_forced_bits() {
+    let s = share_with(PosixOptions {
+        create_mask: Some(0o644),
+        forced_file_mode: 0o001,
+        dos_attributes: false,
+        nt_acls: NtAcls::Posix,
+        mode_attributes: ModeAttributes { archive: true, system: false, hidden: true },
+        ..PosixOptions::default()
+    });
+    let attributes = FileAttributes::ARCHIVE;
+    let file = s.open("f", &OpenHow { attributes, ..create() }).unwrap();
+    assert_eq!(file.stat.mode, 0o645);
+    for attributes in [FileAttributes::ARCHIVE, FileAttributes::NORMAL] {
+        let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+        file.node.set_basic(&change).unwrap();
+        assert_eq!(s.vfs.stat(&name("f")).unwrap().mode, 0o645);
+    }
 }

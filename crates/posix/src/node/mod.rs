@@ -22,6 +22,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatVfsMountFlags, Statx};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::compression;
+use crate::credentials;
 use crate::dir::Dir;
 use crate::directory::{self, PosixDirectory};
 use crate::dosattrib::DosAttrib;
@@ -52,6 +53,8 @@ pub(crate) struct PosixNode {
     moves_data: bool,
     /// HIDDEN because of the name by which it was opened.
     hidden_name: bool,
+    /// True if the user that made it through this node has given it to another.
+    is_given: bool,
     /// The version in which it was opened, if that was settled and it was not known whether it has a
     /// descriptor.
     version: Option<Version>,
@@ -88,6 +91,7 @@ impl PosixNode {
             moves_data: (how.read || how.write) && !handle.is_path_only(),
             handle,
             hidden_name,
+            is_given: false,
             version: None,
             created_in: Mutex::new(None),
             altered: AtomicBool::new(false),
@@ -98,6 +102,24 @@ impl PosixNode {
     /// Remembers the version in which it has just been opened, if that is settled.
     pub(crate) fn seen_as(self, version: Option<Version>) -> Self {
         Self { version: version.filter(Version::is_settled), ..self }
+    }
+
+    /// Marks it as a new object that its user has given to another: attributes are set as if it were still
+    /// the user's.
+    pub(crate) fn given(self) -> Self {
+        Self { is_given: true, ..self }
+    }
+
+    /// Changes extended attributes, and once more as the server if the host refuses that to the user that
+    /// made the object and has given it away.
+    fn change_eas(&self, change: impl Fn() -> VfsResult<()>) -> VfsResult<()> {
+        match change() {
+            Err(Fault::AccessDenied) if self.is_given && credentials::is_acting() => {
+                let _server = credentials::as_server();
+                change()
+            }
+            done => done,
+        }
     }
 
     /// Returns the object that replaced this one.
@@ -121,6 +143,7 @@ impl PosixNode {
             moves_data: false,
             handle,
             hidden_name: self.hidden_name,
+            is_given: false,
             version: None,
             created_in: Mutex::new(None),
             altered: AtomicBool::new(false),
@@ -432,7 +455,7 @@ impl Node for PosixNode {
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
         }
-        self.handle.set_ea(name, value)
+        self.change_eas(|| self.handle.set_ea(name, value))
     }
 
     fn needed_eas(&self) -> VfsResult<Vec<String>> {
@@ -451,7 +474,7 @@ impl Node for PosixNode {
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
         }
-        self.handle.set_ea_needed(name, needed)
+        self.change_eas(|| self.handle.set_ea_needed(name, needed))
     }
 
     fn set_eas(&self, changes: &[EaChange<'_>]) -> VfsResult<()> {
@@ -463,7 +486,7 @@ impl Node for PosixNode {
         if !self.has_xattrs() {
             return Err(Fault::NotSupported);
         }
-        self.handle.set_eas(changes)
+        self.change_eas(|| self.handle.set_eas(changes))
     }
 
     fn link_target(&self) -> VfsResult<String> {

@@ -90,15 +90,15 @@ impl PosixNode {
         }
     }
 
-    /// True if the user that this thread acts as may set times and attributes: by the host's
-    /// permissions, or by a stored descriptor, which was checked when the file was opened.
+    /// True if the user that this thread acts as may set times and attributes: by having made the file, by
+    /// the host's permissions, or by a stored descriptor, which was checked when the file was opened.
     fn may_set(&self) -> bool {
         let is_writer = || sys::may_access(self.handle.fd(), Access::WRITE_OK);
         let has_descriptor = || {
             crate::security::stored(&self.share, &self.handle, None)
                 .is_ok_and(|descriptor| descriptor.is_some())
         };
-        is_writer() || has_descriptor()
+        self.is_given || is_writer() || has_descriptor()
     }
 
     /// Sets times on the host. On FUSE both are passed: version 2 of libfuse ignores a change of one
@@ -183,14 +183,20 @@ impl PosixNode {
         }
         let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
         let mode = u32::from(stx.stx_mode) & 0o7777;
-        let wanted = mapped.applied_to(mode, attributes);
-        if wanted == mode {
+        let wanted = self.share.options.mode_with(mode, attributes);
+        // A change of the mode would clear set-user-ID and set-group-ID of a program.
+        if wanted == mode || mode & 0o6000 != 0 {
             return Ok(());
         }
         let path = ProcPath::of(self.handle.fd());
         let mode = Mode::from_raw_mode(wanted & 0o1777);
         let change = || rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
-        self.or_as_server(change).map_err(fault_of)
+        match self.or_as_server(change) {
+            // The file system has no such bits. The request succeeds as where it has no attributes.
+            Err(Errno::OPNOTSUPP) => Ok(()),
+            Err(Errno::PERM) if self.may_set() => Ok(()),
+            changed => changed.map_err(fault_of),
+        }
     }
 
     /// Returns the stored value, also to a user who may change it and not read it.

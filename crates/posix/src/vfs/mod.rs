@@ -1,5 +1,6 @@
 //! [`PosixVfs`]: looks up, creates, renames and removes names.
 
+mod made;
 mod opening;
 mod parent;
 mod replace;

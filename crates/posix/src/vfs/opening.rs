@@ -8,11 +8,10 @@ use frevo_store::vfs::{
 };
 use frevo_store::{Fault, FileKey, Name};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
-use rustix::fs::{AtFlags, Mode, OFlags, Statx};
+use rustix::fs::{Mode, OFlags, Statx};
 use rustix::io::Errno;
 
 use crate::cache::Seen;
-use crate::credentials::{self, with_file_group};
 use crate::dosattrib::DosAttrib;
 use crate::errno::{fault_of, walk_fault};
 use crate::limits::RETRIES;
@@ -23,8 +22,9 @@ use crate::share::known_paths::KnownPath;
 use crate::share::walk::Location;
 use crate::stat::{self, Extra};
 use crate::vfs::PosixVfs;
+use crate::vfs::made::Made;
 use crate::xattr::{DOSATTRIB, Handle};
-use crate::{facts, reparse_tag, security, sys, writable, xattr};
+use crate::{facts, reparse_tag, security, sys, writable};
 
 /// An object that was opened, and its state.
 pub(crate) struct Object {
@@ -251,16 +251,14 @@ impl PosixVfs {
             sys::open_beneath(place.parent.fd(), entry, flags, mode, false).map_err(walk_fault)?
         };
         self.share().names.came(parent, entry);
-        if how.mode.is_some() || self.gets_group_bit(how, from) {
-            self.settle_mode(fd.as_fd(), how, from)?;
-        }
         let handle = Handle::new(fd, false);
-        if let Some(owner) = from.owner {
-            Self::give_to(owner, &handle, place, how)?;
-        }
-        // If the attributes of the new file cannot be stored, the CREATE succeeds nevertheless.
+        let made = Made { place, how, from, before };
+        self.settle_mode(&handle, made)?;
+        // If the attributes of the new file cannot be stored, the CREATE succeeds nevertheless. Its user
+        // may not be able to store them after it was given away.
         let dos = self.new_dos_attrib(how, before);
         let dos = dos.filter(|dos| handle.set_dos_attrib(dos).is_ok());
+        let is_given = self.give(&handle, made)?;
         // The stat is the last call, because after a change time was read, the kernel stores the
         // next one with a finer resolution, which would slow down the calls above.
         let stx = sys::stat_fd(handle.fd()).map_err(fault_of)?;
@@ -275,75 +273,11 @@ impl PosixVfs {
         let extra = Extra { dos, hidden_name: self.share().hides(entry), ..Extra::default() };
         let stat = self.share().stat_of(&stx, &extra);
         let node = PosixNode::new(Arc::clone(self.share()), handle, &stx, how, extra.hidden_name);
+        let node = if is_given { node.given() } else { node };
         node.was_created_in(place.parent.clone());
         let name = place.name_of(entry);
         let (node, created, file_created) = (Arc::new(node), true, true);
         Ok(Opened { node, stat, created, file_created, is_bare: false, name })
-    }
-
-    /// Returns the parts of a directory that a new object in it inherits by the share's options.
-    fn heritage(&self, parent: BorrowedFd<'_>) -> Result<Heritage, Errno> {
-        let options = &self.share().options;
-        let looks = options.inherit_modes || options.inherit_owner;
-        let stx = looks.then(|| sys::stat_fd(parent)).transpose()?;
-        let mode = stx.map(|stx| u32::from(stx.stx_mode) & 0o7777);
-        Ok(Heritage {
-            mode: mode.filter(|_| options.inherit_modes),
-            owner: stx.map(|stx| stx.stx_uid).filter(|_| options.inherit_owner),
-            has_list: options.inherit_lists && xattr::has_default_list(parent),
-        })
-    }
-
-    /// Gives a new object to the owner of its directory. Where the host refuses that, the object does not
-    /// stay.
-    fn give_to(owner: u32, handle: &Handle, place: &Location, how: &OpenHow) -> VfsResult<()> {
-        let given = {
-            let _server = credentials::as_server();
-            security::chown(handle, Some(owner), None)
-        };
-        given.inspect_err(|_| {
-            let flags = match how.kind {
-                KindWanted::Directory => AtFlags::REMOVEDIR,
-                _ => AtFlags::empty(),
-            };
-            let _ = rustix::fs::unlinkat(place.parent.fd(), place.wanted.as_slice(), flags);
-        })
-    }
-
-    /// True for a new directory whose set-group-ID bit no call sets that makes it.
-    fn gets_group_bit(&self, how: &OpenHow, from: Heritage) -> bool {
-        how.kind == KindWanted::Directory && self.share().options.group_bit(from) != 0
-    }
-
-    /// Sets the mode that a client asked for, and the set-group-ID bit of a directory. The client has
-    /// applied its own umask already, so this process's must not count. A default ACL of the directory
-    /// has priority.
-    fn settle_mode(&self, fd: BorrowedFd<'_>, how: &OpenHow, from: Heritage) -> VfsResult<()> {
-        let options = &self.share().options;
-        let wanted = match how.kind {
-            KindWanted::Directory => {
-                options.directory_mode_of(how.mode, from) | options.group_bit(from)
-            }
-            _ => options.file_mode_of(how.mode, how.attributes, from),
-        };
-        let stx = sys::stat_fd(fd).map_err(fault_of)?;
-        let made = u32::from(stx.stx_mode) & 0o7777;
-        // A new directory may have inherited the set-group-ID bit of its parent, which stays.
-        let wanted = wanted | made & 0o2000;
-        let acl = || rustix::fs::fgetxattr(fd, c"system.posix_acl_access", &mut [0; 0]).is_ok();
-        if made == wanted {
-            return Ok(());
-        }
-        let wanted = if acl() { made | wanted & 0o2000 } else { wanted };
-        if made == wanted {
-            return Ok(());
-        }
-        let change = || rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(fault_of);
-        if wanted & 0o2000 == 0 {
-            change()
-        } else {
-            with_file_group(stx.stx_gid, change).map_err(fault_of)?
-        }
     }
 
     /// Returns the attributes to store for a new file. The kernel's clock said `before` when it was
