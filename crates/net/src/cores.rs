@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 use tokio::task::coop::unconstrained;
 
 use crate::limits::{BLOCKING_THREADS_PER_CORE_MAX, CORES_MAX, POOL_TRIM_INTERVAL};
+use crate::lingering::Lingering;
 use crate::watchdog::{Histogram, Watched};
 use crate::{buffer, turns};
 
@@ -310,9 +311,11 @@ fn start_one(
             bind_to(&[processor]);
         }
         let stopped = stopping.clone();
-        CURRENT.set(Some(Rc::new(Current { handle: current, stopping: stopped, idle })));
+        let lingering = Lingering::begin();
+        let current = Current { handle: current, stopping: stopped, idle };
+        CURRENT.set(Some(Rc::new(current)));
         let local = LocalSet::new();
-        local.block_on(&runtime, work(queue, stopping, &polls));
+        local.block_on(&runtime, work(queue, stopping, &polls, &lingering));
         {
             // The remaining tasks are dropped here, while their runtime still exists and is
             // entered, because their values may use it.
@@ -330,6 +333,7 @@ async fn work(
     mut queue: mpsc::UnboundedReceiver<Job>,
     mut stopping: watch::Receiver<Stop>,
     polls: &Arc<Histogram>,
+    lingering: &Lingering,
 ) {
     let mut tasks = tokio::task::JoinSet::new();
     let mut trim = tokio::time::interval(POOL_TRIM_INTERVAL);
@@ -361,6 +365,7 @@ async fn work(
             tasks.spawn_local(Watched::new(job(), polls));
         }
         while tasks.join_next().await.is_some() {}
+        lingering.all_ended().await;
     };
     tokio::select! {
         () = all_ended => {}

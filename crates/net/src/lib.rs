@@ -25,6 +25,7 @@ pub mod file_io;
 pub mod frame_reader;
 pub mod ip_network;
 pub mod limits;
+mod lingering;
 pub mod memory;
 pub mod permits;
 pub mod quic;

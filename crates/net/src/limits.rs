@@ -270,7 +270,7 @@ pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);
 pub const QUIC_RECEIVE_WINDOW: usize = 16 << 20;
 
 /// Bytes that the client of a new QUIC connection may have under way.
-pub const QUIC_RECEIVE_WINDOW_NEW: usize = 256 << 10;
+pub const QUIC_RECEIVE_WINDOW_NEW: usize = 64 << 10;
 
 /// Bytes of one QUIC connection that were sent and are kept until the peer acknowledges them.
 pub const QUIC_SEND_WINDOW: usize = 8 << 20;
@@ -285,7 +285,7 @@ pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Time without a packet after which a QUIC connection sends one, so that firewalls remember it.
 pub const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(25);
 
-/// Time for a QUIC handshake, and for the client to open its stream.
+/// Time for a QUIC handshake, also of a client, and for the client to open its stream.
 pub const QUIC_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Clients of one QUIC listener whose first packets wait until their handshakes begin. Further clients
@@ -307,6 +307,16 @@ pub const QUIC_FAREWELL: Duration = Duration::from_secs(3);
 
 /// Certificates that are read from one file. The bundles of systems have some 150.
 pub const QUIC_CERTIFICATES_MAX: usize = 1_000;
+
+/// Time after which a client of QUIC tries the next address of a name as well, RFC 8305 8.
+pub const QUIC_NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Datagrams that came together which one call takes from a UDP socket of QUIC; each is of up to 64 KiB.
+pub const QUIC_TRAINS_AT_ONCE: usize = 4;
+
+/// Characters of the common name in a client's certificate that are logged: `ub-common-name` of
+/// RFC 5280 A.1.
+pub const QUIC_COMMON_NAME_CHARS: usize = 64;
 
 /// Certificates that a client of QUIC may send above its own. `rustls-webpki` takes no longer chains.
 pub const QUIC_CHAIN_CERTIFICATES_MAX: usize = 6;

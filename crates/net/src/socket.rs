@@ -275,7 +275,8 @@ impl Stream {
             None => {
                 let rtt = self.quic().map_or(0, |connection| connection.round_trip().as_micros());
                 let rtt = u32::try_from(rtt).unwrap_or(u32::MAX);
-                TcpInfo { rto: 200_000, rtt, ..TcpInfo::default() }
+                let rto = rtt.saturating_mul(3).max(200_000);
+                TcpInfo { rto, rtt, ..TcpInfo::default() }
             }
         };
         let micros = |value: u32| Duration::from_micros(value.into());
@@ -347,9 +348,7 @@ impl Stream {
             // SMB Direct sends only as many messages as the peer has granted credits for, so no
             // sent data waits for the peer.
             Self::Rdma(_) => return Ok(0),
-            // QUIC does not tell. It takes no more than its window, QUIC_SEND_WINDOW, before the peer
-            // acknowledges some of it.
-            Self::Quic(_) => return Ok(0),
+            Self::Quic(connection) => return Ok(connection.unacknowledged_bytes()),
         };
         let mut bytes: libc::c_int = 0;
         // SAFETY: TIOCOUTQ writes one int, which stays valid until the call returns.

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::limits::QUIC_CERTIFICATES_MAX;
+use crate::limits::{QUIC_CERTIFICATES_MAX, QUIC_COMMON_NAME_CHARS};
 
 /// The SHA-256 hash of a certificate. Its text form has 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -165,7 +165,7 @@ impl<'a> Parts<'a> {
         Some(Self { subject, ends })
     }
 
-    /// Returns the common name of the owner; empty if there is none.
+    /// Returns the beginning of the owner's common name, what is printable of it; empty if there is none.
     pub(super) fn common_name(&self) -> String {
         // The object identifier 2.5.4.3, and the text behind it.
         const COMMON_NAME: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x03];
@@ -173,7 +173,11 @@ impl<'a> Parts<'a> {
         let at = windows.position(|window| window == COMMON_NAME);
         let text = at.and_then(|at| self.subject.get(at + COMMON_NAME.len()..)).and_then(element);
         let text = text.map_or(&[][..], |(_, text, _)| text);
-        String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect()
+        let is_printable = |letter: &char| {
+            matches!(letter, '"' | '\'' | '\\') || letter.escape_debug().count() == 1
+        };
+        let text = String::from_utf8_lossy(text);
+        text.chars().filter(is_printable).take(QUIC_COMMON_NAME_CHARS).collect()
     }
 }
 

@@ -16,6 +16,8 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::certificate::{BadCertificate, Certificates, Fingerprint, Identity};
 use super::connection::{Connection, Open, Opening};
@@ -23,6 +25,7 @@ use super::driver::{Drivers, caught};
 use super::failure::Failure;
 use super::listener::Listener;
 use super::settings::{self, ALPN};
+use crate::limits::{QUIC_HANDSHAKE_TIMEOUT, QUIC_NEXT_ADDRESS};
 
 /// The servers that a client trusts.
 #[derive(Debug, Clone)]
@@ -36,7 +39,7 @@ pub enum Trust {
 /// Makes connections.
 #[derive(Clone)]
 pub struct Connector {
-    trust: Trust,
+    trust: Arc<Trust>,
     identity: Option<Identity>,
     provider: Arc<CryptoProvider>,
     /// None where certificates are pinned.
@@ -46,7 +49,7 @@ pub struct Connector {
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let identity = self.identity.as_ref().map(Identity::fingerprint);
-        let trusts_pins = matches!(self.trust, Trust::Pinned(_));
+        let trusts_pins = matches!(*self.trust, Trust::Pinned(_));
         let mut shown = f.debug_struct("Connector");
         shown.field("identity", &identity).field("trusts_pins", &trusts_pins).finish()
     }
@@ -72,7 +75,7 @@ impl Connector {
                 })?)
             }
         };
-        Ok(Self { trust, identity, provider, verifier })
+        Ok(Self { trust: Arc::new(trust), identity, provider, verifier })
     }
 
     /// Connects to an address, where the server proves to be `host`, a name or an address.
@@ -100,16 +103,53 @@ impl Connector {
         let (begun, drivers) = caught(begun);
         let (connecting, local) = begun?;
         let opening: Opening = Box::pin(async move {
-            let connection = connecting.await.map_err(|error| match distrust.lock().take() {
-                Some(why) => Failure::Untrusted(why),
-                None => Failure::from(error),
+            let connection = connecting.await.map_err(|error| {
+                let why = distrust.lock().take();
+                why.map_or_else(|| Failure::from(error), Failure::Untrusted)
             })?;
             let streams = connection.open_bi().await?;
             Ok(Open::new(connection, streams, None))
         });
         let connection = Connection::new(opening, address, local, drivers);
-        connection.opened().await?;
+        let opened = timeout(QUIC_HANDSHAKE_TIMEOUT, connection.opened()).await;
+        opened.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))??;
         Ok(connection)
+    }
+
+    /// Connects to the first of several addresses of `host` that answers. Each is tried a little after
+    /// the one before, or at once if that has failed.
+    ///
+    /// # Errors
+    /// The error of a server that was reached, or else of the last address that failed.
+    pub async fn connect_any(
+        &self,
+        addresses: &[SocketAddr],
+        host: &str,
+    ) -> io::Result<Connection> {
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
+        let mut attempts = JoinSet::new();
+        let mut rest = addresses.iter().copied();
+        loop {
+            match rest.next() {
+                Some(address) => {
+                    let (connector, host) = (self.clone(), host.to_owned());
+                    attempts.spawn(async move { connector.connect(address, &host).await });
+                }
+                None if attempts.is_empty() => return Err(failure),
+                None => {}
+            }
+            tokio::select! {
+                ended = attempts.join_next() => match ended {
+                    Some(Ok(Ok(connection))) => return Ok(connection),
+                    // A sentence about a certificate says more than the silence of an address.
+                    Some(Ok(Err(error))) if failure.kind() != io::ErrorKind::PermissionDenied => {
+                        failure = error;
+                    }
+                    Some(_) | None => {}
+                },
+                () = sleep(QUIC_NEXT_ADDRESS), if rest.len() > 0 => {}
+            }
+        }
     }
 
     fn config(&self, distrust: &Distrust) -> Result<ClientConfig, BadCertificate> {
@@ -156,7 +196,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         let seen = Fingerprint::of(own);
-        let (why, error) = match (&self.connector.trust, &self.connector.verifier) {
+        let (why, error) = match (&*self.connector.trust, &self.connector.verifier) {
             (Trust::Pinned(pins), _) if pins.contains(&seen) => {
                 return Ok(ServerCertVerified::assertion());
             }

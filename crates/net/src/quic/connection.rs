@@ -18,6 +18,7 @@ use super::driver::Driver;
 use super::failure::Failure;
 use super::settings::bytes;
 use crate::limits::{QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, RECEIVE_SCRATCH_BYTES};
+use crate::lingering::linger;
 
 /// A connection of SMB over QUIC. One task may wait for reading and one for writing at a time.
 pub struct Connection {
@@ -31,7 +32,11 @@ pub struct Connection {
 pub(super) type Opening = Pin<Box<dyn Future<Output = Result<Open, Failure>> + Send>>;
 
 enum State {
-    Opening(Opening),
+    Opening {
+        handshake: Opening,
+        /// The task that waits for it.
+        waiting: Option<Waker>,
+    },
     Open(Box<Open>),
     Failed(Failure),
 }
@@ -49,6 +54,12 @@ pub(super) struct Open {
     /// The task that waited for writing last.
     writer: Option<Waker>,
     decision: Option<Decision>,
+    /// Bytes that were written.
+    written: u64,
+    /// The acknowledgments that had come when bytes were written last.
+    acks: u64,
+    /// The bytes of `written` that the peer has acknowledged, as far as it is known.
+    acknowledged: u64,
 }
 
 impl Open {
@@ -60,7 +71,32 @@ impl Open {
         let (send, receive) = streams;
         let (received, has_ended) = (Bytes::new(), false);
         let (reader, writer) = (None, None);
-        Self { connection, send, receive, received, has_ended, reader, writer, decision }
+        let (written, acks, acknowledged) = (0, 0, 0);
+        Self {
+            connection,
+            send,
+            receive,
+            received,
+            has_ended,
+            reader,
+            writer,
+            decision,
+            written,
+            acks,
+            acknowledged,
+        }
+    }
+
+    /// Returns the bytes that were written and not acknowledged. QUIC does not tell which they are: an
+    /// acknowledgment that comes after the last of them counts for all. So it shows that the path and the
+    /// peer still live.
+    fn unacknowledged(&mut self) -> u64 {
+        let acks = self.connection.stats().frame_rx.acks;
+        if acks > self.acks {
+            self.acknowledged = self.written;
+        }
+        self.acks = acks;
+        self.written - self.acknowledged
     }
 
     /// Waits until there is something to read, or the end.
@@ -114,7 +150,13 @@ impl Open {
         let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
         match Pin::new(&mut self.send).poll_write(cx, slice) {
             Poll::Pending => Ok(0),
-            Poll::Ready(written) => Ok(written?),
+            Poll::Ready(written) => {
+                let count = written?;
+                // Earlier bytes may be acknowledged by now, and these are not.
+                self.unacknowledged();
+                self.written += count as u64;
+                Ok(count)
+            }
         }
     }
 }
@@ -126,7 +168,8 @@ impl Connection {
         local: SocketAddr,
         drivers: Vec<Driver>,
     ) -> Self {
-        Self { state: Mutex::new(State::Opening(opening)), peer, local, drivers }
+        let state = State::Opening { handshake: opening, waiting: None };
+        Self { state: Mutex::new(state), peer, local, drivers }
     }
 
     /// Returns the peer's address.
@@ -147,7 +190,7 @@ impl Connection {
     pub fn decision(&self) -> Option<Decision> {
         match &*self.state.lock() {
             State::Open(open) => open.decision.clone(),
-            State::Opening(_) | State::Failed(_) => None,
+            State::Opening { .. } | State::Failed(_) => None,
         }
     }
 
@@ -156,8 +199,19 @@ impl Connection {
     pub fn round_trip(&self) -> Duration {
         match &*self.state.lock() {
             State::Open(open) => open.connection.rtt(),
-            State::Opening(_) | State::Failed(_) => Duration::ZERO,
+            State::Opening { .. } | State::Failed(_) => Duration::ZERO,
         }
+    }
+
+    /// Returns the bytes that were written and that the peer has not acknowledged, about. An
+    /// acknowledgment that comes after a write counts for all of it.
+    #[must_use]
+    pub fn unacknowledged_bytes(&self) -> usize {
+        let bytes = match &mut *self.state.lock() {
+            State::Open(open) => open.unacknowledged(),
+            State::Opening { .. } | State::Failed(_) => 0,
+        };
+        usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
     /// Lets the peer have as much under way as the connection may ever have.
@@ -174,8 +228,11 @@ impl Connection {
         poll: impl FnOnce(&mut Open, &mut Context<'_>) -> Poll<Result<(), Failure>>,
     ) -> Poll<io::Result<()>> {
         let mut state = self.state.lock();
-        if let State::Opening(opening) = &mut *state {
-            let Poll::Ready(opened) = opening.as_mut().poll(cx) else { return Poll::Pending };
+        if let State::Opening { handshake, waiting } = &mut *state {
+            let Poll::Ready(opened) = handshake.as_mut().poll(cx) else {
+                *waiting = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
             *state = match opened {
                 Ok(open) => State::Open(Box::new(open)),
                 Err(failure) => State::Failed(failure),
@@ -184,7 +241,7 @@ impl Connection {
         match &mut *state {
             State::Open(open) => poll(open, cx).map_err(|failure| failure.to_io()),
             State::Failed(failure) => Poll::Ready(Err(failure.to_io())),
-            State::Opening(_) => Poll::Pending,
+            State::Opening { .. } => Poll::Pending,
         }
     }
 
@@ -228,18 +285,18 @@ impl Connection {
     #[must_use]
     pub fn has_ended(&self) -> bool {
         match &*self.state.lock() {
-            State::Opening(_) => false,
+            State::Opening { .. } => false,
             State::Open(open) => open.has_ended || open.connection.close_reason().is_some(),
             State::Failed(_) => true,
         }
     }
 
-    /// Waits until the connection has ended. For ever before the handshake is over: reading tells its
-    /// failure.
+    /// Waits until the whole connection has ended; the end of the peer's stream alone is told by reading.
+    /// For ever before the handshake is over: reading tells its failure.
     pub async fn ended(&self) {
         let connection = match &*self.state.lock() {
             State::Open(open) => Some(open.connection.clone()),
-            State::Opening(_) | State::Failed(_) => None,
+            State::Opening { .. } | State::Failed(_) => None,
         };
         match connection {
             Some(connection) => drop(connection.closed().await),
@@ -255,7 +312,7 @@ impl Connection {
         let mut state = self.state.lock();
         let open = match &mut *state {
             State::Open(open) => open,
-            State::Opening(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            State::Opening { .. } => return Err(io::ErrorKind::WouldBlock.into()),
             State::Failed(failure) => return Err(failure.to_io()),
         };
         let mut total = 0;
@@ -285,7 +342,7 @@ impl Connection {
         let mut state = self.state.lock();
         let open = match &mut *state {
             State::Open(open) => open,
-            State::Opening(_) => return Err(io::ErrorKind::WouldBlock.into()),
+            State::Opening { .. } => return Err(io::ErrorKind::WouldBlock.into()),
             State::Failed(failure) => return Err(failure.to_io()),
         };
         let mut total = 0;
@@ -317,16 +374,21 @@ impl Connection {
 
     /// Ends both directions at once, and tells the peer.
     pub fn abort(&self) {
+        let mut waiter = None;
         let mut state = self.state.lock();
         match &mut *state {
             State::Open(open) => open.connection.close(CLOSED, &[]),
-            State::Opening(_) => {
+            State::Opening { waiting, .. } => {
+                waiter = waiting.take();
                 let why = String::from("the connection was ended");
                 *state = State::Failed(Failure::Local(io::ErrorKind::NotConnected, why));
             }
             State::Failed(_) => {}
         }
         drop(state);
+        if let Some(waiter) = waiter {
+            waiter.wake();
+        }
         poll_last(&self.drivers);
     }
 }
@@ -362,9 +424,15 @@ impl Drop for Connection {
         // The last bytes have to arrive before the connection ends. A process that ends does not wait for
         // that.
         if let Ok(runtime) = Handle::try_current() {
+            // The stop of a core waits for it, within its grace.
+            let linger = linger();
             runtime.spawn(async move {
-                drop(timeout(QUIC_FAREWELL, send.stopped()).await);
+                if timeout(QUIC_FAREWELL, send.stopped()).await.is_err() {
+                    // Nothing is kept of what the peer does not take.
+                    drop(send.reset(CLOSED));
+                }
                 drop(farewell);
+                drop(linger);
             });
         }
     }

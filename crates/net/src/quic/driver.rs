@@ -20,6 +20,8 @@ use tokio::io::Interest;
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
+use crate::limits::QUIC_TRAINS_AT_ONCE;
+
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
@@ -124,7 +126,8 @@ impl quinn::Runtime for Drivers {
 
     fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         let state = UdpSocketState::new((&socket).into())?;
-        Ok(Arc::new(Socket { state, io: tokio::net::UdpSocket::from_std(socket)? }))
+        let io = tokio::net::UdpSocket::from_std(socket)?;
+        Ok(Arc::new(Socket { io, state, trains: Mutex::new(Trains::new()) }))
     }
 
     fn now(&self) -> Instant {
@@ -156,6 +159,75 @@ impl AsyncTimer for Timer {
 struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
+    trains: Mutex<Trains>,
+}
+
+/// Bytes of the largest train of datagrams.
+const TRAIN_BYTES: usize = 64 << 10;
+
+/// Datagrams that the kernel has given together, in trains of one sender each.
+///
+/// Each is handed on in a buffer of its own: in a common one, a datagram that waits for others would keep
+/// the whole train in memory.
+struct Trains {
+    bytes: Box<[u8]>,
+    received: [RecvMeta; QUIC_TRAINS_AT_ONCE],
+    count: usize,
+    /// The number of the train that comes next.
+    next: usize,
+    /// Bytes of it that were handed on.
+    handed: usize,
+}
+
+impl Trains {
+    fn new() -> Self {
+        let bytes = vec![0; TRAIN_BYTES * QUIC_TRAINS_AT_ONCE].into_boxed_slice();
+        let received = [RecvMeta::default(); QUIC_TRAINS_AT_ONCE];
+        Self { bytes, received, count: 0, next: 0, handed: 0 }
+    }
+
+    fn receive(&mut self, socket: &Socket) -> io::Result<()> {
+        let mut rooms = self.bytes.chunks_exact_mut(TRAIN_BYTES);
+        let mut rooms: [IoSliceMut<'_>; QUIC_TRAINS_AT_ONCE] =
+            std::array::from_fn(|_| IoSliceMut::new(rooms.next().unwrap_or_default()));
+        self.count = socket.state.recv((&socket.io).into(), &mut rooms, &mut self.received)?;
+        (self.next, self.handed) = (0, 0);
+        Ok(())
+    }
+
+    /// Puts one datagram into each buffer, and returns how many there were.
+    fn hand_on(&mut self, buffers: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> usize {
+        let mut count = 0;
+        while let (Some(buffer), Some(meta)) = (buffers.get_mut(count), metas.get_mut(count)) {
+            let Some(train) = self.received.get(..self.count).and_then(|all| all.get(self.next))
+            else {
+                break;
+            };
+            let len = train.stride.max(1).min(train.len - self.handed);
+            let start = self.next * TRAIN_BYTES + self.handed;
+            self.handed += len;
+            let datagram = self.bytes.get(start..start + len);
+            // One that is larger than all that this end has announced is dropped.
+            if let (Some(room), Some(datagram)) = (buffer.get_mut(..len), datagram)
+                && len > 0
+            {
+                room.copy_from_slice(datagram);
+                *meta = *train;
+                (meta.len, meta.stride) = (len, len);
+                count += 1;
+            }
+            if self.handed >= train.len {
+                (self.next, self.handed) = (self.next + 1, 0);
+            }
+        }
+        count
+    }
+}
+
+impl fmt::Debug for Trains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trains").field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 impl AsyncUdpSocket for Socket {
@@ -174,16 +246,18 @@ impl AsyncUdpSocket for Socket {
         buffers: &mut [IoSliceMut<'_>],
         received: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
+        let mut trains = self.trains.lock();
         loop {
+            let count = trains.hand_on(buffers, received);
+            if count > 0 {
+                return Poll::Ready(Ok(count));
+            }
             match self.io.poll_recv_ready(cx) {
                 Poll::Ready(ready) => ready?,
                 Poll::Pending => return Poll::Pending,
             }
-            let receive = || self.state.recv((&self.io).into(), buffers, received);
             // Without datagrams the socket is waited for again.
-            if let Ok(count) = self.io.try_io(Interest::READABLE, receive) {
-                return Poll::Ready(Ok(count));
-            }
+            drop(self.io.try_io(Interest::READABLE, || trains.receive(self)));
         }
     }
 
@@ -196,7 +270,7 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn max_receive_segments(&self) -> usize {
-        self.state.gro_segments()
+        1
     }
 
     fn may_fragment(&self) -> bool {

@@ -56,7 +56,8 @@ impl fmt::Display for Decision {
             Verdict::Untrusted => {
                 write!(
                     f,
-                    "certificate {certificate} ({name}) is of an unknown authority or has ended"
+                    "certificate {certificate} ({name}) is of an unknown authority, is not valid \
+                     now, or comes with too long a chain"
                 )
             }
         }

@@ -6,7 +6,8 @@
 //!
 //! One task reads the datagrams of a socket, on the runtime of the listener, and hands them to the
 //! task of their connection by its id. That task runs on the core of the connection: there packets
-//! are encrypted and decrypted.
+//! are encrypted and decrypted. Only the first packet of a client is answered while the socket waits: the
+//! key exchange, and the signature of the server's certificate.
 
 mod access;
 mod certificate;

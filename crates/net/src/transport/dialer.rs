@@ -94,17 +94,11 @@ async fn to_any_address(
     Err(last)
 }
 
-/// Connects to the first address of a host and its port that answers over QUIC. Apart from
-/// [`to_any_address`], whose closure cannot keep references across threads.
+/// Connects to a host and its port over QUIC.
 async fn dial_quic(connector: &quic::Connector, host: &str, port: u16) -> io::Result<Stream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-    for address in tokio::net::lookup_host((host, port)).await? {
-        match connector.connect(address, host).await {
-            Ok(connection) => return Ok(Stream::Quic(Box::new(connection))),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let connection = connector.connect_any(&addresses, host).await?;
+    Ok(Stream::Quic(Box::new(connection)))
 }
 
 /// Checks that this process can use RDMA.
