@@ -292,7 +292,9 @@ impl EventLoop<'_> {
         // Of those that have come, the others wait, too.
         let has_begun = !self.reader.has_more() && self.reader.has_begun_body();
         let has_place = has_place && (!is_held_back || has_begun);
-        Ok((has_place && may_read, has_place && room != Room::All))
+        // Memory for a compressed request is looked for as that for a frame.
+        let waits = has_place && room != Room::All || connection.info.backlog.has_compressed();
+        Ok((has_place && may_read, waits))
     }
 
     /// Begins the requests of a frame and of those that have come behind it.

@@ -94,7 +94,8 @@ impl Connection {
     /// True while a further frame may join the row.
     pub(super) fn may_line_up(&self) -> bool {
         let most = || self.info.server.crypto_threads().lined_up_max();
-        self.incoming.arrivals.has_place(most) && !self.incoming.is_ending()
+        let has_place = self.incoming.arrivals.has_place(most);
+        has_place && !self.incoming.is_ending() && !self.info.backlog.has_compressed()
     }
 
     /// True while a frame or a reply waits for another thread.
@@ -105,6 +106,7 @@ impl Connection {
     /// Waits for what other threads do for the connection, which has ended: until then its memory
     /// counts.
     pub(super) async fn settle_elsewhere(&self) {
+        self.info.backlog.end_waits();
         while self.is_elsewhere() {
             poll_fn(|cx| self.poll_elsewhere(cx)).await;
         }

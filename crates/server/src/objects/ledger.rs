@@ -29,11 +29,13 @@ use crate::objects::notice::{ConnectionHandle, Notice};
 
 mod backlog;
 mod built;
+mod expanded;
 mod kind;
 mod tab;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use built::{Built, Room};
+pub(crate) use expanded::Expanded;
 pub(crate) use kind::KINDS;
 pub use kind::Kind;
 use kind::LIMITS;

@@ -118,6 +118,8 @@ impl Arrivals {
                     self.ahead.extend([ready.checked]);
                     return Some(ready.frame);
                 }
+                // The row counts it from here on.
+                let ready = LinedUp { charged: None, ..ready };
                 let sizes = Sizes { memory: ready.frame.capacity(), wire: 0 };
                 row.push(Ok(ready), sizes);
             }
@@ -153,7 +155,7 @@ impl Arrivals {
         let work = Incoming::new([frame], check, Sender::Client);
         let lined_up = move |Received { frame, verdict }: Received<Buf>| {
             let checked = verdict.map(|verdict| Checked { channel, verdict });
-            Ok(LinedUp { frame, checked, built: None })
+            Ok(LinedUp { frame, checked, charged: None })
         };
         if site == CryptoSite::CoreAtOnce {
             let done = threads.run_here(work).pop();
@@ -193,9 +195,9 @@ impl Arrivals {
     /// The work on it was lost, or it is refused: the connection ends.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Buf, Doom>> {
         let next = ready!(self.lined_up.borrow_mut().poll_next(cx)).ok_or(LOST)?;
-        let LinedUp { frame, checked, built } = next?;
+        let LinedUp { frame, checked, charged } = next?;
         // From here on it counts as a frame of its connection.
-        drop(built);
+        drop(charged);
         self.ahead.extend(checked.map(Some));
         Poll::Ready(Ok(frame))
     }

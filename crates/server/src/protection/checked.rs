@@ -10,7 +10,7 @@ use frevo_proto::protection::Verdict;
 
 use crate::base::limits::COMPOUND_ELEMENTS;
 use crate::objects::channel::Channel;
-use crate::objects::ledger::Built;
+use crate::objects::ledger::Expanded;
 
 /// The result for one frame.
 pub(crate) struct Checked {
@@ -25,13 +25,13 @@ pub(super) struct LinedUp {
     /// Its result if it was checked.
     pub(super) checked: Option<Checked>,
     /// The charge of the memory that it was expanded into, until it counts as a frame of its connection.
-    pub(super) built: Option<Built>,
+    pub(super) charged: Option<Expanded>,
 }
 
 impl From<Buf> for LinedUp {
     /// A frame that was neither checked nor expanded.
     fn from(frame: Buf) -> Self {
-        Self { frame, checked: None, built: None }
+        Self { frame, checked: None, charged: None }
     }
 }
 

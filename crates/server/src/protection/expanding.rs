@@ -13,22 +13,20 @@ use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_proto::protection::{
     Algorithm, Check, Compression, Expandable, Expanding, Form, Incoming, Proof, Received, Work,
 };
-use tokio::time::timeout;
 
 use super::checked::{Checked, LinedUp};
 use super::circumstances::{Company, Keyring};
 use super::replies::LOST;
 use super::row;
 use super::signing::check_of;
-use crate::base::limits::EXPANSION_PATIENCE;
 use crate::base::pools::crypto_threads::CryptoSite;
 use crate::objects::channel::Channel;
-use crate::objects::ledger::{Backlog, Built, Holder};
+use crate::objects::ledger::{Backlog, Expanded, Holder};
 use crate::objects::refusal::Doom;
 use crate::objects::server::ServerState;
 
-/// The end of a connection whose account has no memory for what its client sends.
-const NO_MEMORY: Doom = Doom::Limit("no memory for a compressed request");
+/// The end of a request that waited for memory when its connection ended.
+const ENDED: Doom = Doom::Late("a compressed request that waited for memory");
 
 /// A compressed message where none may come: the frame is not looked at.
 const TOO_EARLY: Doom = Doom::Rule("a compressed message before a user has logged on");
@@ -134,19 +132,23 @@ impl Expander {
         };
         let Some(found) = found else { return Looked::Ready(lined_up(received, channel, None)) };
         let site = self.site_elsewhere(found.effort(), found.algorithm());
-        let built = self.holder.try_build(&self.backlog, found.frame_len());
+        // Those that came before have their memory first.
+        let charged = match self.backlog.has_compressed() {
+            true => None,
+            false => self.holder.try_expand(found.frame_len()),
+        };
         let check = || channel.as_deref().and_then(|channel| check_of(channel, Proof::Signature));
         let check = check().filter(|_| !is_sealed && site.is_some());
-        match (built, site) {
-            (Some(built), None) => match self.expand_here(received, found) {
-                Ok(received) => Looked::Ready(lined_up(received, channel, Some(built))),
+        match (charged, site) {
+            (Some(charged), None) => match self.expand_here(received, found) {
+                Ok(received) => Looked::Ready(lined_up(received, channel, Some(charged))),
                 Err(why) => Looked::Refused(why),
             },
-            (built, site) => Looked::Working(Box::pin(async move {
+            (charged, site) => Looked::Working(Box::pin(async move {
                 Some(
-                    self.expand(received, found, site, built, check)
+                    self.expand(received, found, site, charged, check)
                         .await
-                        .map(|(received, built)| lined_up(received, channel, Some(built))),
+                        .map(|(received, charged)| lined_up(received, channel, Some(charged))),
                 )
             })),
         }
@@ -167,20 +169,17 @@ impl Expander {
         received: Received<Buf>,
         found: Expandable,
         site: Option<CryptoSite>,
-        built: Option<Built>,
+        charged: Option<Expanded>,
         check: Option<Check>,
-    ) -> Result<(Received<Buf>, Built), Doom> {
-        let built = match built {
-            Some(built) => built,
-            None => {
-                let memory = self.holder.build(&self.backlog, found.frame_len());
-                timeout(EXPANSION_PATIENCE, memory).await.map_err(|_| NO_MEMORY)?
-            }
+    ) -> Result<(Received<Buf>, Expanded), Doom> {
+        let charged = match charged {
+            Some(charged) => charged,
+            None => self.holder.expand(&self.backlog, found.frame_len()).await.ok_or(ENDED)?,
         };
-        let Some(site) = site else { return Ok((self.expand_here(received, found)?, built)) };
+        let Some(site) = site else { return Ok((self.expand_here(received, found)?, charged)) };
         let work = Expanding::new(received, found, room(found), Sender::Client).then(check);
         let done = self.server.crypto_threads().hand_over(site, work);
-        Ok((done.await.ok_or(LOST)??, built))
+        Ok((done.await.ok_or(LOST)??, charged))
     }
 }
 
@@ -193,9 +192,9 @@ fn room(found: Expandable) -> Buf {
 fn lined_up(
     received: Received<Buf>,
     channel: Option<Rc<Channel>>,
-    built: Option<Built>,
+    charged: Option<Expanded>,
 ) -> LinedUp {
     let Received { frame, verdict } = received;
     let checked = channel.zip(verdict).map(|(channel, verdict)| Checked { channel, verdict });
-    LinedUp { frame, checked, built }
+    LinedUp { frame, checked, charged }
 }

@@ -29,6 +29,9 @@ use crate::base::pools::crypto_threads::{CryptoSite, CryptoThreads};
 use crate::objects::refusal::Doom;
 use crate::objects::server::ServerState;
 
+/// Bytes of a buffer from which a frame that has shrunk gets one of its own.
+const FITTED_BYTES_MIN: usize = 16 << 10;
+
 /// The work of another thread has panicked.
 pub(super) const LOST: Doom = Doom::Rule("a bug in the server; see the log");
 
@@ -84,9 +87,13 @@ impl Reply {
     }
 }
 
-/// Takes the frame out of its buffer, without its prefix, which the queue writes.
+/// Takes the frame out of its buffer, without its prefix, which the queue writes. One that compression has
+/// made much smaller goes into a buffer of its size: the client may take it when it likes.
 fn unprefixed(framed: Framed<Buf>) -> Buf {
     let Framed { mut buffer, range } = framed;
+    if buffer.len() >= FITTED_BYTES_MIN && range.len() < buffer.len() / 2 {
+        return Buf::copy_of(buffer.get(range.start + PREFIX_LEN..range.end).unwrap_or_default());
+    }
     buffer.truncate(range.end);
     buffer.advance(range.start + PREFIX_LEN);
     buffer
@@ -325,4 +332,23 @@ fn site_elsewhere(server: &ServerState, company: Company, reply: &impl Work) -> 
         || company.is_alone(),
     );
     matches!(site, CryptoSite::Thread | CryptoSite::After(_)).then_some(site)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_has_shrunk_keeps_no_more_than_its_size() {
+        let frame = |len: usize, end: usize| {
+            let mut buffer = Buf::zeroed(0, len);
+            buffer[10..end].fill(7);
+            unprefixed(Framed { buffer, range: 10 - PREFIX_LEN..end })
+        };
+        let shrunk = frame(1 << 20, 160);
+        assert_eq!(&shrunk[..], [7; 150]);
+        assert!(shrunk.capacity() < FITTED_BYTES_MIN);
+        let whole = frame(1 << 20, 1 << 20);
+        assert!(whole.len() == (1 << 20) - 10 && whole.iter().all(|byte| *byte == 7));
+    }
 }

@@ -6,6 +6,7 @@ use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Negotiated as Terms;
 use frevo_proto::protection::{Codec, Compression};
 use frevo_server::Share;
+use frevo_server::ambient::{Ambient, CryptoPlace};
 use frevo_server::share::Compress;
 use frevo_store::Vfs;
 use frevo_wire::codec::Writer;
@@ -21,11 +22,16 @@ use crate::client::draft::{pack, seal, sign_anything};
 use crate::client::files::{data, read_draft, tree_connect_draft, write_draft};
 use crate::client::world::{Users, in_own_world, serving};
 use crate::client::*;
+use crate::elsewhere::Placing;
 
 const ALL: [u16; 5] = [4, 2, 3, 1, 5];
 
 /// A server whose shares `off`, `asked` and `all` compress as they are called.
 fn squeezing() -> World {
+    squeezing_by(Arc::new(frevo_server::ambient::Host))
+}
+
+fn squeezing_by(ambient: Arc<dyn Ambient>) -> World {
     let dir = tempfile::tempdir().unwrap();
     let vfs: Arc<dyn Vfs> =
         Arc::new(PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap());
@@ -36,7 +42,6 @@ fn squeezing() -> World {
         share("all").compress(Compress::All),
         share("sealed").compress(Compress::Asked).encrypt(true),
     ];
-    let ambient = Arc::new(frevo_server::ambient::Host);
     World::of(serving(settings(), shares, Arc::new(Users), ambient), dir)
 }
 
@@ -271,15 +276,70 @@ fn compressed_requests_have_the_effect_of_plain_ones() {
     });
 }
 
-/// Messages of 8 MiB are compressed and expanded by other threads, and keep their order.
+/// MS-SMB2 3.3.5.2.4 and 3.3.5.2.11 hold for the message that is in a compressed one, whichever thread
+/// expands it.
+#[test]
+fn a_message_in_a_compressed_one_proves_its_sender() {
+    let thread = |bytes| if bytes < 10_000 { CryptoPlace::Core } else { CryptoPlace::Thread };
+    let places: [fn(usize) -> CryptoPlace; 2] = [|_| CryptoPlace::Core, thread];
+    for place in places {
+        in_own_world(false, &squeezing_by(Arc::new(Placing(place))), async |world| {
+            let (mut peer, mount) = session(world, "asked", &offer(&ALL, true)).await;
+            let second = peer.log_on("ann").await;
+            let second = peer.mount(&second, "asked").await;
+            let sealed = peer.mount(&mount.logon, "sealed").await.sealed();
+            let mut statuses = Vec::new();
+            for (of, key, wrong_at) in [
+                (&mount, Some(&mount), None),
+                (&second, Some(&second), None),
+                // One bit of the data, and one of the Signature.
+                (&mount, Some(&mount), Some(5000)),
+                (&second, Some(&second), Some(5000)),
+                (&mount, Some(&mount), Some(50)),
+                (&mount, None, None),
+                (&mount, Some(&second), None),
+                (&second, Some(&mount), None),
+                // A signature is no seal.
+                (&sealed, Some(&mount), None),
+            ] {
+                let file = peer.open_file(of, &Want::file("f")).await;
+                for (plain, chained) in [(112, false), (0, true)] {
+                    peer.write(of, file, 0, b"before").await;
+                    let mut draft = of.put(write_draft(file, 0, &text(50_000)));
+                    peer.stamp(&mut draft);
+                    let mut message = draft.bytes();
+                    if let Some(key) = key {
+                        sign_anything(&mut message, &key.logon);
+                    }
+                    if let Some(at) = wrong_at {
+                        message[at] ^= 1;
+                    }
+                    peer.send_frame(&squeezed(&message, plain, Codec::Lz77, chained)).await;
+                    let status = peer.final_reply(draft.header.message_id).await.status();
+                    let is_before = world.content("f").starts_with(b"before");
+                    assert_eq!(is_before, status != Status::SUCCESS);
+                    statuses.push(status);
+                }
+                peer.close(of, file).await;
+            }
+            let (right, wrong) = statuses.split_at(4);
+            assert_eq!(right, [Status::SUCCESS; 4]);
+            assert_eq!(wrong, [Status::ACCESS_DENIED; 14]);
+        });
+    }
+}
+
+/// Messages that are compressed and expanded by other threads keep their order.
 #[test]
 fn large_messages_keep_their_order() {
-    in_own_world(false, &squeezing(), async |world| {
+    let place = |bytes| if bytes < 100_000 { CryptoPlace::Core } else { CryptoPlace::Thread };
+    in_own_world(false, &squeezing_by(Arc::new(Placing(place))), async |world| {
         let content = text(4 << 20);
         for share in ["asked", "sealed"] {
             let (mut peer, mount) = session(world, share, &offer(&[2, 4], true)).await;
             let file = peer.open_file(&mount, &Want::file("large")).await;
             for _ in 0..3 {
+                let before = world.server.messages_elsewhere();
                 let squeeze = |message: &[u8]| squeezed(message, 112, Codec::Lz77, true);
                 let large = write_draft(file, 0, &content);
                 let mut first = mount.put(large);
@@ -304,6 +364,7 @@ fn large_messages_keep_their_order() {
                 let (head, rest) = data(&reply).split_at(6);
                 assert!(head == b"behind" && rest == &content[6..]);
                 assert!(peer.last_compressed.is_some());
+                assert!(world.server.messages_elsewhere() >= before + 2, "{share}");
             }
         }
     });

@@ -47,7 +47,7 @@ const AWAY: Duration = Duration::from_secs(2);
 
 /// The host, but that messages have the place that a function returns for their bytes.
 #[derive(Debug)]
-struct Placing(fn(usize) -> CryptoPlace);
+pub(crate) struct Placing(pub(crate) fn(usize) -> CryptoPlace);
 
 impl Ambient for Placing {
     fn now(&self) -> FileTime {

@@ -122,9 +122,6 @@ pub const LISTING_BYTES_PER_USER: usize = 64 << 20;
 /// Bytes of such a short answer, where the client has room for more.
 pub const LISTING_BYTES_SHORT: usize = 64 << 10;
 
-/// Time for which a compressed request waits for the memory that it expands to. Then its connection ends.
-pub const EXPANSION_PATIENCE: Duration = Duration::from_secs(30);
-
 /// Time for which a READ in the middle of a compound waits for memory while earlier replies of the
 /// compound have some.
 pub const HELD_REPLY_PATIENCE: Duration = Duration::from_secs(2);

@@ -1,6 +1,6 @@
 //! The memory of one connection, as other connections and threads may see it.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Semaphore;
@@ -15,6 +15,10 @@ pub(crate) struct Backlog {
     replies: AtomicUsize,
     /// Bytes of replies that are being built.
     built: AtomicUsize,
+    /// Compressed requests that wait for the memory that they expand to.
+    expanding: AtomicUsize,
+    /// True once the connection ends.
+    is_over: AtomicBool,
     /// The permit of the first reply in line, made when one waits for the first time.
     first: OnceLock<Box<Semaphore>>,
 }
@@ -46,6 +50,27 @@ impl Backlog {
         (others == 0 || others.saturating_add(bytes) <= most).then_some(counted)
     }
 
+    /// True while a compressed request waits for memory: nothing behind it is read.
+    pub(crate) fn has_compressed(&self) -> bool {
+        self.expanding.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts a compressed request that waits for memory, until the result is dropped.
+    pub(super) fn await_expansion(&self) -> Awaiting<'_> {
+        self.expanding.fetch_add(1, Ordering::Relaxed);
+        Awaiting(&self.expanding)
+    }
+
+    /// Ends the waits of compressed requests for memory: the connection ends.
+    pub(crate) fn end_waits(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// True once the connection ends.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
     /// True while a reply waits for memory.
     pub(super) fn has_line(&self) -> bool {
         self.first.get().is_some_and(|first| first.available_permits() == 0)
@@ -67,5 +92,14 @@ pub(super) struct Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.backlog.built.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A compressed request that waits for memory.
+pub(super) struct Awaiting<'a>(&'a AtomicUsize);
+
+impl Drop for Awaiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -134,7 +134,7 @@ impl Holder {
 
     /// True for an account whose requests and replies have more than a quarter of the memory, while no
     /// more than a quarter is left: it is for accounts that have little.
-    fn takes_kept_memory(&self) -> bool {
+    pub(super) fn takes_kept_memory(&self) -> bool {
         let limit = self.limit();
         let kept = limit / MEMORY_KEPT_PART;
         let own = self.sums.passing.load(Ordering::Relaxed);
