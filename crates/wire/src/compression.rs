@@ -79,6 +79,9 @@ impl<'a> Compressed<'a> {
         let mut ahead = r.clone();
         let compression_algorithm = CompressionAlgorithm(ahead.u16("CompressionAlgorithm")?);
         let flags = CompressionFlags(ahead.u16("compression Flags")?);
+        if !CompressionFlags::CHAINED.contains(flags) {
+            return Err(Malformed::new("compression Flags"));
+        }
         let offset = ahead.u32("compression Offset")?;
         if flags.contains(CompressionFlags::CHAINED) {
             let payloads = Payloads { rest: r.rest() };

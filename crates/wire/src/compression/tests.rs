@@ -42,8 +42,11 @@ fn unchained_by_its_bytes() {
 fn unchained_faults() {
     let good = unchained(HEADER, &[1, 2, 3], &[4, 5]);
     // Each change makes the message invalid: CompressionAlgorithm (offset 8) is NONE, PATTERN_V1 or
-    // unknown, Offset (12) exceeds the message, or ProtocolId (0) is that of encryption.
-    for (at, value) in [(8, 0), (8, 4), (8, 6), (9, 1), (12, 6), (15, 0xFF), (0, 0xFD)] {
+    // unknown, Flags (10) have reserved bits, Offset (12) exceeds the message, or ProtocolId (0) is that
+    // of encryption.
+    let flags = [(10, 2), (10, 3), (10, 0x80), (11, 1)];
+    let others = [(8, 0), (8, 4), (8, 6), (9, 1), (12, 6), (15, 0xFF), (0, 0xFD)];
+    for (at, value) in flags.into_iter().chain(others) {
         let mut bytes = good.clone();
         bytes[at] = value;
         assert!(Compressed::parse(&bytes).is_err(), "{at} {value}");
