@@ -287,6 +287,12 @@ pub const LINK_BYTES_MIN: u64 = 256 << 10;
 pub const LINK_MEASURED_FOR: Duration = Duration::from_secs(30);
 /// Part of a core's rate of compression, as a divisor, below which a link is slow.
 pub const LINK_PART: u64 = 2;
+/// Compressed answers of one connection that other cores expand at once.
+pub const EXPANSIONS: usize = 4;
+/// The longest time that an expansion may take on the task that reads.
+pub const EXPANDED_HERE_MAX: Duration = Duration::from_micros(500);
+/// Shortest WRITE, bytes, that another core compresses where all tasks run on one thread.
+pub const COMPRESSED_BESIDE_BYTES_MIN: usize = 256 << 10;
 /// Most files of krb5.conf with those that they include.
 pub const KRB5_CONF_FILES: usize = 64;
 /// Most KDCs of a realm that are tried.

@@ -12,6 +12,7 @@ use dialed::{ToEvil, on_paused_clock};
 use evil::{Act, Asked, CONTENT, Manners};
 use frevo_client::internal::Dial;
 use frevo_client::{Cause, Client, Compression, Credentials, Error, Options, ServerName};
+use frevo_crypto::Cipher;
 use frevo_proto::protection::Codec;
 use frevo_wire::Command;
 use frevo_wire::codec::Writer;
@@ -20,12 +21,16 @@ use frevo_wire::negotiate_context::{CompressionCapabilityFlags, NegotiateContext
 
 const LZ77: CompressionAlgorithm = CompressionAlgorithm::LZ77;
 
-fn manners(ids: &[u16], is_chained: bool) -> Manners {
-    let mut contexts = evil::usual(None);
-    contexts.push(NegotiateContext::Compression {
+fn compressing(ids: &[u16], is_chained: bool) -> NegotiateContext<'static> {
+    NegotiateContext::Compression {
         flags: CompressionCapabilityFlags(u32::from(is_chained)),
         algorithms: ids.iter().map(|id| CompressionAlgorithm(*id)).collect(),
-    });
+    }
+}
+
+fn manners(ids: &[u16], is_chained: bool) -> Manners {
+    let mut contexts = evil::usual(None);
+    contexts.push(compressing(ids, is_chained));
     Manners { contexts: Some(contexts), ..Manners::default() }
 }
 
@@ -196,4 +201,54 @@ fn compressed_answers_that_nobody_asked_for_are_refused() {
         let read = squeezed(command, &[2], whole);
         assert_refused(read, "nobody asked");
     }
+}
+
+/// MS-SMB2 3.2.5.1.3: the message in a compressed one is verified as any other.
+#[test]
+fn a_compressed_answer_proves_its_sender() {
+    let whole = |message: &[u8]| chained(&[Payload::Plain(message)]);
+    assert_eq!(squeezed(Command::READ, &[2], whole).unwrap(), CONTENT);
+    // A bit of the data, a bit of the Signature, and no signature at all.
+    let lies: [fn(&mut [u8]); 3] = [
+        |message| *message.last_mut().unwrap() ^= 1,
+        |message| message[50] ^= 1,
+        |message| {
+            message[16] &= !8;
+            message[48..64].fill(0);
+        },
+    ];
+    for lie in lies {
+        for is_chained in [false, true] {
+            let read = squeezed(Command::READ, &[2], move |frame| {
+                let mut message = frame.to_vec();
+                lie(&mut message);
+                match is_chained {
+                    true => chained(&[Payload::Plain(&message)]),
+                    false => {
+                        let rest = &message[64..];
+                        unchained(&message, len(rest), 64, 2, &lz77(rest))
+                    }
+                }
+            });
+            read.expect_err("a lie");
+        }
+    }
+    // A sealed answer is as it was, and is not within a compressed one.
+    let sealed = |squeeze: Option<fn(&[u8]) -> Vec<u8>>| {
+        let mut contexts = evil::usual(Some(Cipher::Aes128Gcm));
+        contexts.push(compressing(&[2], true));
+        let manners = Manners { seal: true, contexts: Some(contexts), ..Manners::default() };
+        read(manners, Compression::On, move |asked| match (asked.header.command, squeeze) {
+            (Command::READ, Some(squeeze)) => Act::Squeezed(Box::new(squeeze)),
+            _ => Act::Honest,
+        })
+    };
+    assert_eq!(sealed(None).unwrap(), CONTENT);
+    let changed = |frame: &[u8]| {
+        let mut frame = frame.to_vec();
+        frame[60] ^= 1;
+        frame
+    };
+    sealed(Some(changed)).expect_err("a changed seal");
+    sealed(Some(|frame| chained(&[Payload::Plain(frame)]))).expect_err("a seal within");
 }

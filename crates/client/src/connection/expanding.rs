@@ -1,39 +1,71 @@
 //! Compressed answers: MS-SMB2 3.2.5.1.1.2.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_proto::Disconnect;
-use frevo_proto::protection::{Check, Expanding, Form, Incoming, Received, Work};
+use frevo_proto::protection::{Algorithm, Check, Expanding, Form, Incoming, Received, Work};
 
 use super::Connection;
-use super::crypto_offload::measured;
+use super::crypto_offload::{hand_over, measured};
 use crate::error::Cause;
-use crate::limits::PAYLOAD_MAX;
+use crate::limits::{EXPANDED_HERE_MAX, PAYLOAD_MAX};
+
+/// A received frame whose compression was looked at.
+pub(super) enum Looked {
+    /// It is not compressed, and is decrypted if that was needed to see it.
+    Plain(Received<Buf>),
+    /// It is, and its headers are right.
+    Compressed(Box<Expanding<Buf>>),
+}
 
 impl Connection {
-    /// Returns the frame that the server would have sent without compression: a sealed one is decrypted
-    /// for this, if it was not before.
-    pub(super) fn expanded(&self, received: Received<Buf>) -> Result<Received<Buf>, Cause> {
-        let Some(compression) = self.agreed().terms.compression else { return Ok(received) };
+    /// Looks for compression in a frame: a sealed one is decrypted for this, if it was not before.
+    pub(super) fn look(&self, received: Received<Buf>) -> Result<Looked, Cause> {
+        let Some(compression) = self.agreed.get().and_then(|agreed| agreed.terms.compression)
+        else {
+            return Ok(Looked::Plain(received));
+        };
         let received = self.decrypted(received);
         let is_sealed = matches!(Form::of(&received.frame), Form::Sealed(_));
         if is_sealed && received.verdict.and_then(|verdict| verdict.seal()) != Some(true) {
-            return Ok(received);
+            return Ok(Looked::Plain(received));
         }
         // No answer is larger than this client asks for, whatever sizes the server has.
         let most = self.agreed().terms.max_payload().min(PAYLOAD_MAX);
         let Some(found) = compression.look(&received.frame, most).map_err(refused)? else {
-            return Ok(received);
+            return Ok(Looked::Plain(received));
         };
         if !self.asks_compressed.load(Ordering::Acquire) {
             return Err(Cause::Protocol("it sent a compressed message that nobody asked for"));
         }
         let room = Buf::zeroed(HEADROOM, found.frame_len());
-        let work: Expanding<Buf> = Expanding::new(received, found, room, Sender::Server);
-        let bytes = work.bytes();
-        measured(&self.expanding_pace, bytes, || work.run()).map_err(refused)
+        Ok(Looked::Compressed(Box::new(Expanding::new(received, found, room, Sender::Server))))
+    }
+
+    /// Expands a frame and hands its messages out; on another core if that may take long.
+    pub(super) fn expand(
+        self: &Arc<Self>,
+        work: Box<Expanding<Buf>>,
+        invalidated: Option<u32>,
+    ) -> Result<(), Cause> {
+        let place = if takes_long(&*work) { self.expansions.begin() } else { None };
+        let Some(place) = place else {
+            return self.on_expanded(work.run().map_err(refused)?, invalidated);
+        };
+        let connection = Arc::clone(self);
+        hand_over(move || {
+            let expanded = work.run().map_err(refused);
+            drop(place);
+            let handed_out = expanded.and_then(|one| connection.on_expanded(one, invalidated));
+            if let Err(why) = handed_out {
+                connection.fail(why);
+            }
+        });
+        Ok(())
     }
 
     /// Decrypts a sealed frame, with the session's key.
@@ -54,5 +86,43 @@ fn refused(why: Disconnect) -> Cause {
     match why {
         Disconnect::Malformed(malformed) => malformed.into(),
         _ => Cause::Protocol("it sent a compressed answer that does not hold what its headers say"),
+    }
+}
+
+/// Returns true for work that would hold up the task that reads.
+fn takes_long(work: &impl Work) -> bool {
+    let longest = |algorithm: Algorithm| algorithm.longest_for(work.bytes());
+    work.algorithm().map_or(Duration::ZERO, longest) > EXPANDED_HERE_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use frevo_proto::protection::Codec;
+
+    /// Work of so many bytes.
+    struct Told(usize, Option<Codec>);
+
+    impl Work for Told {
+        type Done = ();
+
+        fn bytes(&self) -> usize {
+            self.0
+        }
+
+        fn algorithm(&self) -> Option<Algorithm> {
+            self.1.map(Algorithm::Expanding)
+        }
+
+        fn run(self) {}
+    }
+
+    #[test]
+    fn what_a_frame_expands_to_decides_on_its_core() {
+        for codec in Codec::ALL {
+            assert!(!takes_long(&Told(64 << 10, Some(codec))), "{codec:?}");
+            assert!(takes_long(&Told(1 << 20, Some(codec))), "{codec:?}");
+        }
+        assert!(!takes_long(&Told(1 << 20, None)), "runs alone");
     }
 }

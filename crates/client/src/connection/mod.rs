@@ -9,6 +9,7 @@ mod claim;
 mod credits;
 mod crypto_offload;
 mod expanding;
+mod expansions;
 mod liveness;
 mod loan;
 mod message;
@@ -35,7 +36,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use frevo_crypto::{OpeningKey, SealingKey};
+use frevo_crypto::OpeningKey;
 use frevo_net::buffer::Buf;
 use frevo_net::transport::Stream;
 use frevo_proto::credit::credit_charge_needed;
@@ -55,10 +56,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::dial::ServerName;
 use crate::error::Cause;
-use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
+use crate::limits::{ANSWERED_LOOK, COMPRESSED_BESIDE_BYTES_MIN, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
 use crypto_offload::{hand_over, measured};
+use expansions::Expansions;
 use outbox::Outbox;
 use waiters::Waiters;
 
@@ -84,7 +86,7 @@ pub(crate) struct Connection {
     opening: RwLock<Option<(u64, Arc<OpeningKey>)>>,
     sealing_pace: Pace,
     opening_pace: Pace,
-    expanding_pace: Pace,
+    expansions: Expansions,
     /// True once an answer may be compressed.
     asks_compressed: AtomicBool,
     gone: AtomicBool,
@@ -134,7 +136,7 @@ impl Connection {
             opening: RwLock::new(None),
             sealing_pace: Pace::fast(),
             opening_pace: Pace::fast(),
-            expanding_pace: Pace::fast(),
+            expansions: Expansions::default(),
             asks_compressed: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             end: Notify::new(),
@@ -282,20 +284,30 @@ impl Connection {
         self.sealing_pace.site_on_own(bytes) == Site::Elsewhere && crypto_offload::is_alone()
     }
 
-    /// Sends a request that another core encrypts. This is carried through even if the caller
-    /// gives up: the MessageId is used up.
+    /// Returns true if the data of a request should be [compressed on another
+    /// core](Self::send_beside). Tasks of a runtime with several threads do it themselves.
+    pub(crate) fn is_compressed_beside(&self, call: &Call<'_>) -> bool {
+        call.is_compressed
+            && call.command == Command::WRITE
+            && call.payload_len() >= COMPRESSED_BESIDE_BYTES_MIN
+            && self.agreed().terms.compression.is_some()
+            && crypto_offload::is_alone()
+    }
+
+    /// Sends a request that another core compresses or encrypts. This is carried through even if the
+    /// caller gives up: the MessageId is used up.
     pub(crate) fn send_beside(
         self: &Arc<Self>,
         taken: Taken,
         call: Call<'_>,
-        key: &Arc<SealingKey>,
+        guard: Guard<'_>,
     ) -> Result<Sent, Gone> {
         let (id, session_id) = (taken.message_id, call.session_id);
         let Entered { message, reply, to_compress } = self.enter(call, taken)?;
         let len = message.len();
         // The nonce is taken on this thread, so that nonces keep their order whichever core seals
         // the message.
-        let begun = Guard::Sealed(key).begin(message, session_id, to_compress);
+        let begun = guard.begin(message, session_id, to_compress);
         let Ok(work) = begun.map(OutgoingFrame::shared) else {
             self.close();
             return Err(Gone);

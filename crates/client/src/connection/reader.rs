@@ -20,6 +20,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use super::crypto_offload::{hand_over, measured};
+use super::expanding::Looked;
 use super::{Connection, Message, Unasked};
 use crate::Status;
 use crate::error::Cause;
@@ -94,17 +95,6 @@ impl Connection {
         behind: Vec<Buf>,
         keys: Invalidated,
     ) -> Result<Begun, Cause> {
-        if Form::of(&frame) == Form::Compressed
-            && self.expanding_pace.site_on_own(frame.len()) == Site::Elsewhere
-        {
-            let (connection, key) = (Arc::clone(self), keys.first().copied().flatten());
-            hand_over(move || {
-                if let Err(why) = connection.on_frame(frame, None, key) {
-                    connection.fail(why);
-                }
-            });
-            return Ok(Begun::Elsewhere);
-        }
         let Form::Sealed(_) = Form::of(&frame) else {
             return self
                 .on_frame(frame, None, keys.first().copied().flatten())
@@ -133,7 +123,7 @@ impl Connection {
     }
 
     /// Decrypts frames together, and handles them in their order.
-    fn check(&self, work: Incoming<Buf>, keys: Invalidated) -> Result<(), Cause> {
+    fn check(self: &Arc<Self>, work: Incoming<Buf>, keys: Invalidated) -> Result<(), Cause> {
         let received = measured(&self.opening_pace, work.bytes(), || work.run());
         let mut keys = keys.into_iter();
         received.into_iter().try_for_each(|Received { frame, verdict }| {
@@ -156,14 +146,26 @@ impl Connection {
         }
     }
 
-    /// Opens a frame, splits it, and hands its messages out.
+    /// Expands a frame if it is compressed, opens it, and hands its messages out.
     fn on_frame(
-        &self,
+        self: &Arc<Self>,
         frame: Buf,
         verdict: Option<Verdict>,
         invalidated: Option<u32>,
     ) -> Result<(), Cause> {
-        let Received { mut frame, verdict } = self.expanded(Received { frame, verdict })?;
+        match self.look(Received { frame, verdict })? {
+            Looked::Plain(received) => self.on_expanded(received, invalidated),
+            Looked::Compressed(work) => self.expand(work, invalidated),
+        }
+    }
+
+    /// Opens a frame that is not compressed any more, splits it, and hands its messages out.
+    pub(super) fn on_expanded(
+        &self,
+        received: Received<Buf>,
+        invalidated: Option<u32>,
+    ) -> Result<(), Cause> {
+        let Received { mut frame, verdict } = received;
         let opened = match (Form::of(&frame), verdict) {
             (Form::Sealed(_), None) => {
                 let len = frame.len();

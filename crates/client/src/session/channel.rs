@@ -335,10 +335,11 @@ impl Live {
         // The ChannelSequence is set after the wait for credits. If a channel is lost during the
         // wait, the request gets the new number and is not refused as an old one.
         self.stamp(&mut call);
-        if let (Guard::Sealed(_), Some(key)) = (&guard, &self.security.sealing)
-            && channel.connection.is_sealed_beside(call.payload_len())
+        let is_sealed = guard.protection() == Protection::Sealed;
+        if is_sealed && channel.connection.is_sealed_beside(call.payload_len())
+            || channel.connection.is_compressed_beside(&call)
         {
-            return Ok(channel.connection.send_beside(taken, call, key)?);
+            return Ok(channel.connection.send_beside(taken, call, guard)?);
         }
         Ok(channel.connection.send_as(taken, call, guard)?.0)
     }

@@ -266,8 +266,12 @@ impl Share {
     /// Begins to measure the way to the server with data that moves as it is; None if nobody needs the
     /// result.
     pub(crate) fn measured(&self) -> Option<Transfer<'_>> {
-        let is_asked = self.session().options().compression == Compression::Auto;
-        is_asked.then(|| self.session().inner.link.begin())
+        if self.session().options().compression != Compression::Auto {
+            return None;
+        }
+        let inner = &self.session().inner;
+        let codec = inner.current()?.terms.compression?.codec()?;
+        Some(inner.link.begin(codec))
     }
 
     /// Sends the requests that were held back to leave with the next one.
