@@ -27,16 +27,16 @@ use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::Target;
 
 /// The price that a request has paid at the limits.
-/// Dropped without that, as by a request that was given up, it gives all bytes back.
+/// A request that is given up gets nothing back: the disk reads on for it.
 pub(crate) struct Paid {
-    work: Option<Work>,
+    work: Work,
     clock: Clock,
 }
 
 impl Paid {
     /// Gives back what a READ has paid for beyond the data that it has read, and the bytes of another request that
     /// has failed. Its operation stays paid.
-    pub(crate) fn settle(mut self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
+    pub(crate) fn settle(self, rq: &Request<'_>, out: &Response, outcome: &Outcome) {
         let has_failed = outcome.is_err();
         let (used, read) = match rq.header.command {
             // It has read data, of which its client wants none.
@@ -49,22 +49,12 @@ impl Paid {
             _ if has_failed => (Demand::default(), 0),
             _ => return self.keep(),
         };
-        if let Some(work) = self.work.take() {
-            work.settle(used, read, self.clock.now());
-        }
+        self.work.settle(used, read, self.clock.now());
     }
 
     /// Gives nothing back.
-    pub(crate) fn keep(mut self) {
-        self.work = None;
-    }
-}
-
-impl Drop for Paid {
-    fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            work.settle(Demand::default(), 0, self.clock.now());
-        }
+    pub(crate) fn keep(self) {
+        drop(self);
     }
 }
 
@@ -104,7 +94,7 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
         }
         if pass(rq, &work).await? {
             let clock = rq.server().rates.clock;
-            return Ok(Some(Paid { work: Some(work), clock }));
+            return Ok(Some(Paid { work, clock }));
         }
         // Other rules are in force now. Others of the core have their turns before it tries again.
         yield_now().await;

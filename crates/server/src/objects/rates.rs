@@ -11,6 +11,7 @@ use tokio::task::yield_now;
 
 use crate::access::rate_rules::{RateRule, StoragePolicy};
 use crate::base::limits::RATE_FLOWS;
+use crate::base::panics;
 use crate::base::rates::Clock;
 
 mod buckets;
@@ -93,7 +94,7 @@ impl Rates {
     pub(crate) async fn sweep(&self) {
         let rules = self.rules.load_full();
         for limited in rules.iter() {
-            limited.sweep(self.clock.now());
+            panics::contained(|| limited.sweep(self.clock.now()));
             yield_now().await;
         }
     }

@@ -245,6 +245,29 @@ fn the_status_tells_limits_and_what_is_not_supported() {
 }
 
 /// A flow keeps its limits over all its Opens; operations count by 8 KiB.
+/// MS-SQOS 4.1: what is shorter than a normalized operation is one.
+#[test]
+fn reads_at_the_end_of_a_file_are_operations_of_a_flow() {
+    in_frozen_world(with(vec![policy(Some(64), None)]), async |world| {
+        world.file("small", vec![7; 100]);
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::existing("small")).await;
+        let probe = Request {
+            options: QosOptions::PROBE_POLICY,
+            logical_flow: FLOW,
+            policy: POLICY,
+            ..REQUEST
+        };
+        control(&mut peer, &mount, file, &probe).await.ok();
+        let began = Instant::now();
+        for _ in 0..192 {
+            peer.read(&mount, file, 0, 8_192).await;
+        }
+        let took = began.elapsed().as_secs_f64();
+        assert!((took - 2.9).abs() <= 0.2, "{took}");
+    });
+}
+
 #[test]
 fn a_flow_keeps_its_limits() {
     in_frozen_world(with(vec![policy(Some(64), None)]), async |world| {

@@ -138,7 +138,8 @@ pub(super) fn asked(rq: &Request<'_>, input: &[u8]) -> Copying {
         let may_ask = |open: &&Arc<Open>| open.tree().share.pool().is_none();
         let file = source.as_ref().filter(may_ask).and_then(|open| open.file().ok());
         let size = file.and_then(|file| file.stat().ok());
-        size.map_or(0, |stat| stat.end_of_file).min(OFFLOAD_BYTES)
+        // A size that is not known costs a little, so that a copy waits for what the one before it owes.
+        size.map_or(1, |stat| stat.end_of_file.clamp(1, OFFLOAD_BYTES))
     } else {
         let total: u64 = request.chunks.iter().map(|chunk| u64::from(chunk.length)).sum();
         total.min(u64::from(COPY_BYTES))

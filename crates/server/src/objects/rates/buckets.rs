@@ -221,6 +221,11 @@ pub(super) struct Own {
 }
 
 impl Own {
+    /// True if no other account passes the gates. Behind an address there may be several.
+    pub(super) const fn is_of_one_account(&self) -> bool {
+        !matches!(self.key, Key::Network(_))
+    }
+
     /// Takes the limits of `owner`. None where all share those of the rule: it is for nobody alone, has too many
     /// of its own, or there is no memory for them.
     pub(super) fn take(limited: &Arc<Limited>, owner: &Owner<'_>) -> Option<Self> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use frevo_wire::Status;
@@ -50,6 +51,10 @@ pub(crate) struct Assigned {
 impl AskedPolicy {
     /// Deviation: MS-SQOS lets a flow have a minimum. Nothing is reserved here, which the state of the flow says.
     fn assigned(&self, policies: &[StoragePolicy]) -> Assigned {
+        if policies.is_empty() {
+            // The policies were taken out of the configuration, and no client can change its flow any more.
+            return Assigned { io_rate: 0, bandwidth: 0, status: FlowStatus::OK };
+        }
         if self.policy == Guid::default() {
             let is_reserved = self.reservation != 0;
             let status =
@@ -87,6 +92,19 @@ impl FlowLimits {
         let normalized = bytes.div_ceil(u64::from(BASE_IO_SIZE));
         let gates = [(self.io_rate.as_ref(), normalized), (self.bandwidth.as_ref(), bytes)];
         gates.into_iter().filter_map(|(gate, units)| Some((gate?, units)))
+    }
+
+    /// Corrects what a request for `asked` bytes has paid by what it used. One operation stays paid.
+    pub(super) fn settle(&self, asked: u64, used: u64, now: Duration) {
+        if asked == 0 {
+            return;
+        }
+        for ((gate, paid), (_, due)) in self.gates(asked).zip(self.gates(used.max(1))) {
+            gate.give_back(paid.saturating_sub(due));
+            if due > paid {
+                gate.owe(due - paid, now);
+            }
+        }
     }
 
     fn close(&self) {
@@ -149,7 +167,7 @@ struct Flows {
 }
 
 impl StorageQos {
-    /// True if there are policies. Without any there are no flows either.
+    /// True if there are policies. Without any no flow has a limit.
     pub(crate) fn is_on(&self) -> bool {
         !self.0.lock().policies.is_empty()
     }

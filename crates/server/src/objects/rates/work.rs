@@ -9,7 +9,7 @@ use super::buckets::{Gates, Own, Owner};
 use super::limited::{Limited, Wait};
 use super::storage_qos::FlowLimits;
 use crate::access::access_rules::Caller;
-use crate::base::limits::RATE_WEIGHT;
+use crate::base::limits::{OFFLOAD_BYTES, RATE_WEIGHT};
 use crate::base::rates::{Clock, Closed, Flow, Gate};
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Holder;
@@ -32,7 +32,7 @@ struct Demanded<'a> {
     limited: Option<&'a Limited>,
     gate: &'a Gate,
     units: u64,
-    /// True for a gate that others do not pass.
+    /// True for a gate that other accounts do not pass.
     is_own: bool,
 }
 
@@ -95,6 +95,26 @@ impl RateFlow {
         self.rules.is_empty()
     }
 
+    /// Corrects what `demand` has paid by what was used. One request that was larger than it said puts no more debt on
+    /// a limit of several accounts than the largest request that says its size.
+    fn settle(&self, demand: Demand, used: Demand, now: Duration) {
+        let left = Demand {
+            read: demand.read.saturating_sub(used.read),
+            write: demand.write.saturating_sub(used.write),
+            operations: 0,
+        };
+        let more = Demand {
+            read: used.read.saturating_sub(demand.read),
+            write: used.write.saturating_sub(demand.write),
+            operations: 0,
+        };
+        self.gates(left).for_each(|one| one.gate.give_back(one.units));
+        self.gates(more).for_each(|one| {
+            let most = if one.is_own { u64::MAX } else { OFFLOAD_BYTES };
+            one.gate.owe(one.units.min(most), now);
+        });
+    }
+
     fn gates(&self, demand: Demand) -> impl Iterator<Item = Demanded<'_>> {
         let Demand { read, write, operations } = demand;
         self.rules.iter().flat_map(move |picked| {
@@ -105,10 +125,17 @@ impl RateFlow {
                     limited: Some(&picked.limited),
                     gate: gate?,
                     units,
-                    is_own: picked.own.is_some(),
+                    is_own: picked.own.as_ref().is_some_and(Own::is_of_one_account),
                 })
             })
         })
+    }
+}
+
+impl Demand {
+    /// The bytes that are read and written.
+    const fn data(self) -> u64 {
+        self.read.saturating_add(self.write)
     }
 }
 
@@ -135,7 +162,7 @@ impl Limits {
         let (of_share, of_flow) = match self {
             Self::OfShare(rules) => (Some(rules.gates(demand)), None),
             Self::OfFlow(limits, flow) => {
-                let gates = limits.gates(demand.read.saturating_add(demand.write));
+                let gates = limits.gates(demand.data());
                 let demanded = |(gate, units)| {
                     let (flow, limited, is_own) = (*flow, None, true);
                     Demanded { flow, limited, gate, units, is_own }
@@ -221,18 +248,10 @@ impl Work {
         let source = Demand { read, ..Demand::default() };
         for Part { limits, demand, is_source } in &self.0 {
             let used = if *is_source { source } else { used };
-            let left = Demand {
-                read: demand.read.saturating_sub(used.read),
-                write: demand.write.saturating_sub(used.write),
-                operations: 0,
-            };
-            let more = Demand {
-                read: used.read.saturating_sub(demand.read),
-                write: used.write.saturating_sub(demand.write),
-                operations: 0,
-            };
-            limits.gates(left).for_each(|one| one.gate.give_back(one.units));
-            limits.gates(more).for_each(|one| one.gate.owe(one.units, now));
+            match limits {
+                Limits::OfShare(rules) => rules.settle(*demand, used, now),
+                Limits::OfFlow(limits, _) => limits.settle(demand.data(), used.data(), now),
+            }
         }
     }
 }
