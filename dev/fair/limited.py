@@ -3,17 +3,21 @@ load take turns, so that other work on the machine meets both alike."""
 
 import time
 
-from attacks import keep_busy
 from client import READ, Client, charge, read
 from server import Figures, Server
 from slow_calls import OPEN
+
+from attacks import keep_busy
 
 ROUNDS, SECONDS, SETTLING = 20, 3, 0.3
 CONNECTIONS, LENGTH = 16, 1 << 20
 LIMIT = '[[rate]]\nname = "ann"\nusers = ["ann"]\nread = "20M"\n'
 #: A neighbour's 99th percentile with the load, by that without it.
 GOAL = 1.2
-HEAD = "| ann's reads | MB/s | | bob, ms: median / 99 % / longest | 99 %, by that without the load |\n|---|---|---|---|---|"
+HEAD = (
+    "| ann's reads | MB/s | | bob, ms: median / 99 % / longest | 99 %, by that without the load |\n"
+    "|---|---|---|---|---|"
+)
 
 
 class Load:
@@ -21,9 +25,7 @@ class Load:
 
     def __init__(self, port):
         self.clients = [Client(port, "ann") for _ in range(CONNECTIONS)]
-        self.files = {
-            client: client.open("large.bin", access=0x120089, disposition=OPEN) for client in self.clients
-        }
+        self.files = {client: client.open("large.bin", access=0x120089, disposition=OPEN) for client in self.clients}
 
     def run(self, seconds):
         """Reads, and returns the bytes."""
