@@ -134,7 +134,7 @@ mod tests {
             ..LimitedUser::default()
         };
         assert_eq!(user.fullness(), 900);
-        assert_eq!(LimitedUser { hard_files: Some(0), ..user.clone() }.fullness(), 1_000);
+        assert_eq!(LimitedUser { hard_files: Some(0), ..user }.fullness(), 1_000);
         assert_eq!(LimitedUser::default().fullness(), 0);
     }
 }

@@ -54,6 +54,9 @@ fn read(
     })
 }
 
+/// Makes a compressed frame of a frame.
+type Squeeze = fn(&[u8]) -> Vec<u8>;
+
 /// Reads while the answers to `command` are the frames that `squeeze` makes of honest ones.
 fn squeezed(
     command: Command,
@@ -234,7 +237,7 @@ fn a_compressed_answer_proves_its_sender() {
         }
     }
     // A sealed answer is as it was, and is not within a compressed one.
-    let sealed = |squeeze: Option<fn(&[u8]) -> Vec<u8>>| {
+    let sealed = |squeeze: Option<Squeeze>| {
         let mut contexts = evil::usual(Some(Cipher::Aes128Gcm));
         contexts.push(compressing(&[2], true));
         let manners = Manners { seal: true, contexts: Some(contexts), ..Manners::default() };
