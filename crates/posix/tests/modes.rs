@@ -1,5 +1,11 @@
 //! The permission bits of new files and folders, and DOS attributes that are bits of the mode.
-#![allow(missing_docs, clippy::disallowed_methods, unreachable_pub, reason = "tests")]
+#![allow(
+    missing_docs,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    unreachable_pub,
+    reason = "tests"
+)]
 
 mod common;
 #[path = "common/loops.rs"]
