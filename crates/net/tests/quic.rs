@@ -511,7 +511,7 @@ async fn an_authority_may_have_a_namesake() {
 #[tokio::test]
 async fn a_long_chain_is_refused() {
     let (root, ann) = chain("ann");
-    let others = vec![&root; QUIC_CHAIN_CERTIFICATES_MAX + 1];
+    let others = [&root; QUIC_CHAIN_CERTIFICATES_MAX + 1];
     for (count, wanted) in [(0, Verdict::Untrusted), (1, Verdict::Allowed)] {
         let sent = [&[&ann][..], &others[count..]].concat();
         let access = AccessList { allow: vec![ann.fingerprint], deny: vec![] };
