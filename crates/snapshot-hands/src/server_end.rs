@@ -70,6 +70,14 @@ pub struct Hands {
 
 const ENDED: &str = "the process that makes snapshots has ended; restart frevo";
 
+/// The fault of a message that the process did not take, or did not answer.
+fn failed(error: io::Error) -> SnapshotFault {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => SnapshotFault(ENDED.into()),
+        _ => SnapshotFault::of("the process that makes snapshots", error),
+    }
+}
+
 impl Hands {
     /// Returns hands whose process is a thread of this one, with its rights.
     ///
@@ -129,19 +137,10 @@ impl Hands {
     }
 
     fn ask(&mut self, share: usize, act: Act, patience: Duration) -> Result<Done, SnapshotFault> {
-        let failed =
-            |error: io::Error| SnapshotFault::of("the process that makes snapshots", error);
         self.last = self.last.wrapping_add(1).max(1);
         let share = u32::try_from(share).unwrap_or(u32::MAX);
         let request = Request { id: self.last, share, act };
-        socket::send(self.socket.as_fd(), &request.to_bytes()).map_err(|error| {
-            match error.kind() {
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                    SnapshotFault(ENDED.into())
-                }
-                _ => failed(error),
-            }
-        })?;
+        socket::send(self.socket.as_fd(), &request.to_bytes()).map_err(failed)?;
         let until = Instant::now() + patience;
         loop {
             let rest = until.saturating_duration_since(Instant::now());
@@ -201,5 +200,17 @@ mod tests {
         drop(theirs);
         assert_eq!(why(hands.list(0)), ENDED);
         assert_eq!(why(hands.list(0)), ENDED);
+    }
+
+    /// A socket whose other end goes with a message that nobody has read says so otherwise.
+    #[test]
+    fn a_process_that_ends_before_it_reads_a_request_is_noticed() {
+        let (socket, theirs) = socket::pair().unwrap();
+        let mut hands = Hands { socket, last: 0 };
+        let ends = std::thread::spawn(move || {
+            assert!(socket::has_message(theirs.as_fd(), Duration::from_secs(60)).unwrap());
+        });
+        assert_eq!(why(hands.list(0)), ENDED);
+        ends.join().unwrap();
     }
 }
