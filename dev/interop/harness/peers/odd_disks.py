@@ -171,10 +171,9 @@ def register(kind, name, *, full_only):
     group(f"disks/fuse-{kind.__name__}", full_only=full_only, doc=f"A share on {name}: {words}.")(run_kind)
 
 
-# The quick run has one of each sort: one that ignores case (exfat, in disks/fuse-below), one that keeps names
-# in UTF-16, and one that passes everything on.
+# The quick run has two sorts: one that ignores case (exfat, in disks/fuse-below), and one that passes everything on.
 register(exfat, "exfat-fuse", full_only=True)
-register(ntfs, "ntfs-3g", full_only=False)
+register(ntfs, "ntfs-3g", full_only=True)
 register(bindfs, "bindfs", full_only=False)
 register(mergerfs, "mergerfs", full_only=True)
 register(sshfs, "sshfs", full_only=True)
