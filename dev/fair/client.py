@@ -1,5 +1,6 @@
 """A client that makes its requests by hand: sealed, many in flight, and none waited for unless the caller asks."""
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -342,3 +343,13 @@ def tree_connect(path):
 def charge(length):
     """The CreditCharge of a payload, MS-SMB2 3.1.5.2."""
     return max(1, (length - 1) // 65536 + 1)
+
+
+@contextlib.contextmanager
+def at_niceness(niceness):
+    """Gives this thread, which is the attacker's client, another priority."""
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)

@@ -7,7 +7,6 @@ row says, and closes them. Figures are of the time before, during, and from 2 s 
 """
 
 import argparse
-import contextlib
 import fnmatch
 import os
 import pathlib
@@ -29,7 +28,7 @@ import parts
 import refusals
 import rpc
 import slow_calls
-from client import Client
+from client import Client, at_niceness
 from server import Server
 
 import attacks
@@ -82,16 +81,6 @@ def faults(attack, before, during, after):
         yield f"{kept:.0f} MiB are kept, {KEPT} are allowed"
     if not attack.keeps and after["descriptors"][1] > before["descriptors"][0] + KEPT_FOLDERS:
         yield f"{after['descriptors'][1] - before['descriptors'][0]} descriptors are kept"
-
-
-@contextlib.contextmanager
-def at_niceness(niceness):
-    """Gives this thread, which is the attacker's client, another priority."""
-    os.setpriority(os.PRIO_PROCESS, 0, niceness)
-    try:
-        yield
-    finally:
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 def measure(options, attack, connections, niceness=0):
