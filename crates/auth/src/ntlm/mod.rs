@@ -2,6 +2,7 @@
 //! contain the exchange.
 
 pub mod av_pair;
+pub mod bare;
 pub mod crypt;
 pub mod flags;
 pub mod message;
