@@ -144,7 +144,8 @@ impl Credentials {
     }
 
     /// The form that a logon by NTLM takes; `None` if there is no secret for it.
-    pub(crate) fn to_auth(&self) -> Option<frevo_auth::Credentials> {
+    #[doc(hidden)]
+    pub fn to_auth(&self) -> Option<frevo_auth::Credentials> {
         Some(frevo_auth::Credentials {
             user: self.user.clone(),
             domain: self.domain.clone(),

@@ -47,6 +47,10 @@ pub(crate) struct Connection {
     #[arg(long, conflicts_with_all = ["encrypt", "kerberos", "keytab"])]
     pub(crate) guest: bool,
 
+    #[cfg(feature = "smb1")]
+    #[command(flatten)]
+    pub(super) smb1: super::smb1::options::Smb1,
+
     /// Encrypt all messages, even if the server does not require it
     #[arg(long, short = 'e')]
     pub(crate) encrypt: bool,

@@ -42,7 +42,7 @@ impl FromStr for Location {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if SmbUrl::is_url(text) {
+        if SmbUrl::is_url(text) || is_smb1(text) {
             text.parse().map(Self::Remote)
         } else {
             Ok(Self::Local(text.into()))
@@ -58,10 +58,42 @@ pub(super) fn has_quic() -> bool {
     HAS_QUIC.load(Ordering::Relaxed)
 }
 
+/// True for a URL of a server that speaks only SMB1.
+#[cfg(feature = "smb1")]
+fn is_smb1(text: &str) -> bool {
+    super::smb1::servers::without_scheme(text).is_some()
+}
+
+/// True for a URL of a server that speaks only SMB1, which this build does not reach.
+#[cfg(not(feature = "smb1"))]
+fn is_smb1(text: &str) -> bool {
+    text.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("smb1://"))
+}
+
 impl FromStr for Url {
     type Err = String;
 
+    #[cfg(feature = "smb1")]
     fn from_str(text: &str) -> Result<Self, String> {
+        let by_smb1 = super::smb1::servers::without_scheme(text);
+        let found = Self::read(by_smb1.as_deref().unwrap_or(text))?;
+        super::smb1::servers::note(server_key(&found.server), by_smb1.is_some())?;
+        Ok(found)
+    }
+
+    #[cfg(not(feature = "smb1"))]
+    fn from_str(text: &str) -> Result<Self, String> {
+        if is_smb1(text) {
+            return Err(String::from(
+                "this frevo was built without SMB1; the package frevo-legacy has it",
+            ));
+        }
+        Self::read(text)
+    }
+}
+
+impl Url {
+    fn read(text: &str) -> Result<Self, String> {
         let spelled = spelling::with_stand_ins(text);
         let mut found: SmbUrl = spelled.parse().map_err(|error| match error {
             ParseUrlError::Password => String::from(
@@ -78,9 +110,7 @@ impl FromStr for Url {
         HAS_QUIC.fetch_or(found.over_quic, Ordering::Relaxed);
         Ok(Self { place: found, snapshot })
     }
-}
 
-impl Url {
     /// The URL of `path` in `share`, with its user.
     pub(crate) fn in_share(share: &Share, path: impl Into<String>) -> Self {
         let session = share.session();
@@ -146,6 +176,15 @@ impl Url {
     /// The path of `name` below this one.
     pub(crate) fn below(&self, name: &str) -> String {
         join(&self.path, name)
+    }
+
+    /// The scheme by which the server is reached.
+    fn scheme(&self) -> &'static str {
+        #[cfg(feature = "smb1")]
+        if super::smb1::servers::is_written_so(&server_key(&self.server)) {
+            return super::smb1::servers::SCHEME;
+        }
+        if self.place.over_quic { "smb+quic://" } else { "smb://" }
     }
 
     /// True when both URLs name the same file, ignoring case.
@@ -236,7 +275,7 @@ fn escaped(name: &str) -> String {
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The URL is printed with escapes, so that other commands accept it.
-        f.write_str(if self.place.over_quic { "smb+quic://" } else { "smb://" })?;
+        f.write_str(self.scheme())?;
         if let Some(user) = &self.user {
             write!(f, "{}@", escaped(user))?;
         }

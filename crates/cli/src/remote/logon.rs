@@ -297,7 +297,7 @@ impl Connection {
     /// Logs on to the server of `url`.
     pub(crate) async fn log_on(&self, url: &Url) -> Result<Session, Failure> {
         let credentials = self.credentials(url).await?;
-        let client = self.client(url, false)?;
+        let client = self.client(url, self.options(url, false)?, &credentials)?;
         let session = client.connect(url.server.clone(), credentials).await.map_err(failed)?;
         SESSIONS.with_borrow_mut(|kept| kept.sessions.push(session.clone()));
         self.tell_of_guest(&session);
@@ -305,10 +305,25 @@ impl Connection {
         Ok(session)
     }
 
-    /// The client that the options describe for the server of `url`, which offers the POSIX extensions
-    /// or not.
-    fn client(&self, url: &Url, posix: bool) -> Result<Client, Failure> {
-        Ok(Client::new(self.options(url, posix)?))
+    /// The client that reaches the server of `url` with these options.
+    #[cfg(feature = "smb1")]
+    fn client(
+        &self,
+        url: &Url,
+        options: Options,
+        credentials: &Credentials,
+    ) -> Result<Client, Failure> {
+        if self.is_over_smb1(url) {
+            return self.smb1_client(url, options, credentials);
+        }
+        Ok(Client::new(options))
+    }
+
+    /// The client that reaches servers with these options.
+    #[cfg(not(feature = "smb1"))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as with the feature smb1")]
+    fn client(&self, _: &Url, options: Options, _: &Credentials) -> Result<Client, Failure> {
+        Ok(Client::new(options))
     }
 
     fn options(&self, url: &Url, posix: bool) -> Result<Options, Failure> {
@@ -414,9 +429,10 @@ impl Connection {
         if url.share.is_empty() {
             return self.share(url).await.map(|share| (share, url.clone()));
         }
-        let client = Client::new(self.options(url, false)?.durable(false));
-        let (share, found) =
-            self.resolved(&client, &self.credentials(url).await?, &url.at_name()).await?;
+        let credentials = self.credentials(url).await?;
+        let options = self.options(url, false)?.durable(false);
+        let client = self.client(url, options, &credentials)?;
+        let (share, found) = self.resolved(&client, &credentials, &url.at_name()).await?;
         Ok((url.at_its_time(share), found))
     }
 
@@ -467,7 +483,8 @@ impl Connection {
             return Ok((url.at_its_time(share), url.clone()));
         }
         let credentials = self.credentials(url).await?;
-        let (share, found) = self.resolved(&self.client(url, posix)?, &credentials, url).await?;
+        let client = self.client(url, self.options(url, posix)?, &credentials)?;
+        let (share, found) = self.resolved(&client, &credentials, url).await?;
         if !share.is_dfs() && found.path == url.path {
             let one = (url.clone(), posix, share.clone());
             SESSIONS.with_borrow_mut(|kept| kept.reached.push(one));
@@ -505,6 +522,10 @@ impl Connection {
     async fn credentials(&self, url: &Url) -> Result<Credentials, Failure> {
         if self.guest && self.credentials.is_none() {
             return self.guest(url);
+        }
+        #[cfg(feature = "smb1")]
+        if self.is_over_smb1(url) {
+            return self.ntlm(url);
         }
         match self.tickets(url).await? {
             Some(credentials) => Ok(credentials),

@@ -52,6 +52,8 @@ mod round_trips;
 mod saved;
 mod secret_service;
 mod shadow_copies;
+#[cfg(feature = "smb1")]
+mod smb1;
 mod sparse;
 mod spelling;
 mod sync;

@@ -32,6 +32,10 @@ pub(super) fn run(arguments: &Mount) -> Done {
     let (Some(url), Some(folder)) = (&arguments.url, &arguments.folder) else {
         return Err(Failure::new(Exit::Usage, "name a share and a folder"));
     };
+    #[cfg(feature = "smb1")]
+    if arguments.connection.is_over_smb1(url) {
+        return Err(Failure::new(Exit::Usage, "a share is not mounted by SMB1; copy its files"));
+    }
     if arguments.fake {
         // With `--fake` only the options are checked, and nothing is mounted.
         return Ok(());

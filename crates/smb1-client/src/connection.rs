@@ -1,0 +1,228 @@
+//! One connection by SMB1: requests leave before answers are read, by two tasks.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use frevo_net::transport::Stream;
+use frevo_smb1::limits::FRAME_BYTES_MAX;
+use frevo_smb1::message::PREFIX_LEN;
+use frevo_smb1::netbios::Packet;
+use frevo_smb1::{Answer, Fault, Machine, Received, Request, Signer, Terms};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::stream::{read_exactly, write_all};
+
+/// The end of a connection, for requests that were not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// A request that waits for its answer.
+struct Waiter {
+    answer: oneshot::Sender<Answer>,
+    /// Its part of what the server allows. It is given back with the answer, also if nobody waits for
+    /// that.
+    _room: OwnedSemaphorePermit,
+}
+
+struct State {
+    machine: Machine,
+    outbox: VecDeque<Vec<u8>>,
+    waiters: HashMap<u16, Waiter>,
+    is_gone: bool,
+}
+
+struct Shared {
+    stream: Stream,
+    state: Mutex<State>,
+    to_send: Notify,
+    /// Requests that may begin.
+    room: Arc<Semaphore>,
+    has_ended: watch::Sender<bool>,
+}
+
+/// A connection. Dropping it ends it.
+pub(crate) struct Connection {
+    shared: Arc<Shared>,
+    tasks: [AbortHandle; 2],
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection(..)")
+    }
+}
+
+impl Connection {
+    /// Begins a connection over `stream`. `offers_extended` offers tokens of SPNEGO.
+    pub(crate) fn new(stream: Stream, offers_extended: bool) -> Self {
+        let state = State {
+            machine: Machine::new(offers_extended),
+            outbox: VecDeque::new(),
+            waiters: HashMap::new(),
+            is_gone: false,
+        };
+        let shared = Arc::new(Shared {
+            stream,
+            state: Mutex::new(state),
+            to_send: Notify::new(),
+            room: Arc::new(Semaphore::new(1)),
+            has_ended: watch::Sender::new(false),
+        });
+        let writer = tokio::spawn(write(Arc::clone(&shared))).abort_handle();
+        let reader = tokio::spawn(read(Arc::clone(&shared))).abort_handle();
+        Self { shared, tasks: [writer, reader] }
+    }
+
+    /// Takes the terms of the server.
+    pub(crate) fn negotiated(&self, terms: Terms, offers_signing: bool) {
+        self.shared.state.lock().machine.negotiated(terms, offers_signing);
+        self.shared.room.add_permits(usize::from(terms.requests.saturating_sub(1)));
+    }
+
+    /// Returns the terms of the server.
+    pub(crate) fn terms(&self) -> Terms {
+        self.shared.state.lock().machine.terms()
+    }
+
+    /// Returns true if messages are signed.
+    pub(crate) fn is_signing(&self) -> bool {
+        self.shared.state.lock().machine.is_signing()
+    }
+
+    /// Takes the number of the session.
+    pub(crate) fn note_user(&self, answer: &Answer) -> Result<(), Fault> {
+        Ok(self.shared.state.lock().machine.note_user(answer)?)
+    }
+
+    /// Signs from now on.
+    pub(crate) fn sign_after(&self, answer: &Answer, signer: Signer) -> Result<(), Fault> {
+        self.shared.state.lock().machine.sign_after(answer, signer)
+    }
+
+    /// Makes a request in a tree connect, 0 where none applies, and waits for its answer.
+    pub(crate) async fn call(&self, tree: u16, request: &Request<'_>) -> Result<Answer, Gone> {
+        let shared = &self.shared;
+        let room = Arc::clone(&shared.room).acquire_owned().await.map_err(|_| Gone)?;
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = shared.state.lock();
+            if state.is_gone {
+                return Err(Gone);
+            }
+            let sent = state.machine.send(tree, request).map_err(|_| Gone)?;
+            state.outbox.push_back(sent.frame);
+            state.waiters.insert(sent.mid, Waiter { answer, _room: room });
+        }
+        shared.to_send.notify_one();
+        answered.await.map_err(|_| Gone)
+    }
+
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as this value.
+        let _ = self.shared.has_ended.subscribe().wait_for(|has_ended| *has_ended).await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.shared.stream.abort();
+    }
+}
+
+impl Shared {
+    /// Ends the connection: nobody waits any longer.
+    fn end(&self) {
+        let waiters = {
+            let mut state = self.state.lock();
+            state.is_gone = true;
+            state.outbox.clear();
+            std::mem::take(&mut state.waiters)
+        };
+        self.room.close();
+        self.stream.abort();
+        self.has_ended.send_replace(true);
+        drop(waiters);
+    }
+}
+
+/// Sends what is to be sent.
+async fn write(shared: Arc<Shared>) {
+    loop {
+        let next = shared.state.lock().outbox.pop_front();
+        match next {
+            None => shared.to_send.notified().await,
+            Some(frame) => {
+                if write_all(&shared.stream, &[&frame]).await.is_err() {
+                    return shared.end();
+                }
+            }
+        }
+    }
+}
+
+/// Reads answers and gives them to those who wait.
+async fn read(shared: Arc<Shared>) {
+    if let Err(why) = read_all(&shared).await {
+        tracing::debug!(%why, "a connection by SMB1 has ended");
+    }
+    shared.end();
+}
+
+async fn read_all(shared: &Shared) -> Result<(), ReadFault> {
+    loop {
+        let mut prefix = [0; PREFIX_LEN];
+        read_exactly(&shared.stream, &mut prefix).await?;
+        let length = match Packet::parse(prefix).map_err(Fault::Malformed)? {
+            Packet::KeepAlive => continue,
+            Packet::Message(length) => length.min(FRAME_BYTES_MAX),
+            Packet::Positive | Packet::Negative | Packet::Retarget => {
+                return Err(Fault::Unasked.into());
+            }
+        };
+        let mut message = vec![0; length];
+        read_exactly(&shared.stream, &mut message).await?;
+        let mut state = shared.state.lock();
+        if let Received::Answer(mid, answer) = state.machine.receive(message)?
+            && let Some(waiter) = state.waiters.remove(&mid)
+        {
+            drop(state);
+            // A caller that gave up needs no answer.
+            let _ = waiter.answer.send(answer);
+        }
+    }
+}
+
+/// The reason why no more is read.
+#[derive(Debug)]
+enum ReadFault {
+    Lost(std::io::Error),
+    Fault(Fault),
+}
+
+impl fmt::Display for ReadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(error) => write!(f, "{error}"),
+            Self::Fault(fault) => write!(f, "the server broke the protocol: {fault}"),
+        }
+    }
+}
+
+impl From<std::io::Error> for ReadFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+impl From<Fault> for ReadFault {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
