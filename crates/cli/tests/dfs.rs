@@ -158,6 +158,44 @@ fn a_namespace_is_walked_over_two_servers() {
     assert_eq!(said.code, 0, "{said:?}");
 }
 
+/// A link is not the folder that it leads to: what removes or moves it must not do so to that one.
+#[test]
+fn a_link_is_neither_emptied_nor_moved() {
+    let links = [
+        FILES,
+        &link("teams\\red", "\\\\two\\share"),
+        &link("teams\\blue", "\\\\two\\share\\dir"),
+        &link("own", "\\\\one\\own"),
+        OWN,
+        &link("both\\link", "\\\\two\\share\\dir\\deep"),
+    ];
+    let two = Two::new(&links.concat());
+    let (red, blue) = ("smb://ann@one/files/teams/red", "smb://ann@one/files/teams/blue");
+    let interlink = "smb://ann@one/files/own/both/link";
+    for arguments in [
+        &["rm", "-r", red][..],
+        &["rm", "-r", "--dry-run", red],
+        &["rm", "-rf", blue],
+        &["rm", "-r", "smb://ann@one/files/teams/*"],
+        &["rm", "-r", interlink],
+        &["rm", blue],
+        &["mv", blue, "smb://ann@one/files/teams/red/moved"],
+    ] {
+        let said = two.run(arguments);
+        assert_eq!(said.code, 2, "{arguments:?}: {said:?}");
+        assert!(said.err.contains("is a DFS link to smb://"), "{arguments:?}: {said:?}");
+    }
+    for (name, content) in [("a", "first"), ("dir/b", "second"), ("dir/deep/c", "third")] {
+        assert_eq!(fs::read_to_string(two.world.there(name)).unwrap(), content);
+    }
+    // Files behind a link can be removed and moved as ever.
+    let moved = format!("{red}/dir/moved");
+    two.run(&["mv", &format!("{red}/a"), &moved]).succeeds();
+    two.run(&["rm", &moved]).succeeds();
+    two.run(&["rm", "-r", &format!("{blue}/deep")]).succeeds();
+    assert!(!two.world.there("dir/deep").exists() && !two.world.there("dir/moved").exists());
+}
+
 #[test]
 fn a_reload_changes_the_links() {
     let two = Two::new(&[FILES, &link("old", "\\\\two\\share")].concat());

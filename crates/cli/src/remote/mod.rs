@@ -14,6 +14,7 @@ pub(crate) mod completion;
 pub(crate) mod connection_options;
 mod copy_plan;
 mod cp;
+mod dfs_links;
 mod directory_times;
 mod disk_usage;
 mod dos_attributes;

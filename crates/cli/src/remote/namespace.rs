@@ -12,7 +12,7 @@ use super::logon::failed;
 use super::lost_answers;
 use super::name_collisions::{Case, TakenNames};
 use super::walk::Kind;
-use super::wildcards;
+use super::{dfs_links, wildcards};
 use crate::exit::{Done, Exit, Failure};
 
 /// The files that `mv` replaces.
@@ -68,8 +68,9 @@ async fn mv_one(
         let text = "mv works within one share; use cp, then rm";
         return Err(Failure::new(Exit::Usage, text).of("rename", from));
     }
-    let (share, from) = &connection.reach(from).await?;
-    let (_, to) = &connection.reach(to).await?;
+    let (share, found) = &connection.reach(from).await?;
+    dfs_links::refuse(connection, from, found, "mv").await?;
+    let (from, (_, to)) = (found, &connection.reach(to).await?);
     if !from.is_in_share_of(to) {
         let text =
             format!("{from} and {to} are on different shares, behind DFS links; use cp, then rm");

@@ -14,7 +14,7 @@ use super::lost_answers;
 use super::progress::Count;
 use super::report::planned;
 use super::walk::{self, Kind};
-use super::{spelling, wildcards};
+use super::{dfs_links, spelling, wildcards};
 use crate::exit::{Done, Exit, Failure};
 
 /// How often a directory that should be empty, or gone, is tried: 1.3 s in all.
@@ -62,7 +62,9 @@ async fn rm_one(rm: &Rm, url: &Url, failures: &mut Failures) -> Done {
             format!("{url} is a share; only files and directories in a share can be removed");
         return Err(Failure::new(Exit::Usage, text).of("remove", url));
     }
-    let (share, url) = &connection.reach(url).await?;
+    let (share, found) = &connection.reach(url).await?;
+    dfs_links::refuse(connection, url, found, "rm").await?;
+    let url = found;
     let metadata = match share.metadata(&url.path).await {
         Err(error) if *force && error.is_not_found() => return Ok(()),
         metadata => metadata.map_err(failed)?,
