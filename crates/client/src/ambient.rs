@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use frevo_proto::protection::Compression;
 use frevo_wire::dtyp::FileTime;
 
 use crate::error::Cause;
@@ -17,6 +18,11 @@ pub trait Ambient: Send + Sync + fmt::Debug {
     /// Fills `bytes` with random bytes that are good enough for keys. Returns false if the
     /// system has none.
     fn random(&self, bytes: &mut [u8]) -> bool;
+
+    /// Returns the compression that is offered where some is. A simulator offers less.
+    fn compression(&self) -> Compression {
+        Compression::ALL
+    }
 }
 
 /// The clock and the random source of this machine.

@@ -2,36 +2,37 @@
 
 use crate::Malformed;
 
-/// Compressed bytes, and the position of the next one.
+/// Compressed bytes that are still to be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    rest: &'a [u8],
 }
 
 impl<'a> Input<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes, at: 0 }
+        Self { rest: bytes }
     }
 
     /// Returns the number of bytes that are left.
     pub(crate) const fn left(&self) -> usize {
-        self.bytes.len().saturating_sub(self.at)
+        self.rest.len()
     }
 
+    #[inline]
     pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let rest = self.bytes.get(self.at..).ok_or(Malformed)?;
-        let array = *rest.first_chunk::<N>().ok_or(Malformed)?;
-        self.at = self.at.wrapping_add(N);
-        Ok(array)
+        let (array, rest) = self.rest.split_first_chunk::<N>().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(*array)
     }
 
+    #[inline]
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
-        let byte = *self.bytes.get(self.at).ok_or(Malformed)?;
-        self.at = self.at.wrapping_add(1);
-        Ok(byte)
+        let (byte, rest) = self.rest.split_first().ok_or(Malformed)?;
+        self.rest = rest;
+        Ok(*byte)
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
         Ok(u16::from_le_bytes(self.array()?))
     }
@@ -42,9 +43,8 @@ impl<'a> Input<'a> {
 
     /// Takes the next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let end = self.at.checked_add(count).ok_or(Malformed)?;
-        let taken = self.bytes.get(self.at..end).ok_or(Malformed)?;
-        self.at = end;
+        let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed)?;
+        self.rest = rest;
         Ok(taken)
     }
 }
@@ -79,22 +79,29 @@ impl<'a> Expanded<'a> {
         Ok(())
     }
 
-    /// Copies the next `count` bytes of `input`, at most [`WIDE`].
+    /// Copies the next `count` bytes of `input`, at most [`WIDE`] at once.
+    #[inline]
     pub(crate) fn copy_few(
         &mut self,
         input: &mut Input<'_>,
         count: usize,
     ) -> Result<(), Malformed> {
-        let from = input.bytes.get(input.at..).and_then(|rest| rest.first_chunk::<WIDE>());
         let to = self.bytes.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<WIDE>());
-        if count <= WIDE
-            && let (Some(from), Some(to)) = (from, to)
+        if let (Some(from), Some(to)) = (input.rest.first_chunk::<WIDE>(), to)
+            && let Some(rest) = input.rest.get(count..)
+            && count <= WIDE
         {
             *to = *from;
-            input.at = input.at.wrapping_add(count);
+            input.rest = rest;
             self.at = self.at.wrapping_add(count);
             return Ok(());
         }
+        self.copy_exactly(input, count)
+    }
+
+    /// Copies the next `count` bytes of `input` where either side has few left.
+    #[inline(never)]
+    fn copy_exactly(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Malformed> {
         self.copy(input.take(count)?)
     }
 
@@ -107,9 +114,36 @@ impl<'a> Expanded<'a> {
     }
 
     /// Appends `length` bytes, the first of which is the one `distance` bytes before. They may overlap.
+    #[inline]
     pub(crate) fn repeat(&mut self, distance: usize, length: usize) -> Result<(), Malformed> {
-        let end = self.at.checked_add(length).ok_or(Malformed)?;
         let from = self.at.checked_sub(distance).ok_or(Malformed)?;
+        if length <= WIDE
+            && let Some(window) = self.bytes.get_mut(from..self.at.wrapping_add(WIDE))
+        {
+            let is_done = match distance >= WIDE / 2 {
+                true => {
+                    copy_far(window, distance, length);
+                    true
+                }
+                false => copy_near(window, distance, length),
+            };
+            if is_done {
+                self.at = self.at.wrapping_add(length);
+                return Ok(());
+            }
+        }
+        self.repeat_long(from, distance, length)
+    }
+
+    /// Repeats what is long, or close to the end of the output.
+    #[inline(never)]
+    fn repeat_long(
+        &mut self,
+        from: usize,
+        distance: usize,
+        length: usize,
+    ) -> Result<(), Malformed> {
+        let end = self.at.checked_add(length).ok_or(Malformed)?;
         if end > self.bytes.len() || distance == 0 {
             return Err(Malformed);
         }
@@ -166,6 +200,72 @@ impl<'a> Expanded<'a> {
     }
 }
 
+/// Copies `N` bytes at `from` of `window` to `to`.
+#[inline]
+fn copy_chunk<const N: usize>(window: &mut [u8], from: usize, to: usize) {
+    let chunk = window.get(from..from.wrapping_add(N)).and_then(|part| part.first_chunk::<N>());
+    let Some(chunk) = chunk.copied() else { return };
+    let room = window.get_mut(to..to.wrapping_add(N)).and_then(|part| part.first_chunk_mut());
+    if let Some(room) = room {
+        *room = chunk;
+    }
+}
+
+/// Copies the first `length` bytes of `window`, at most [`WIDE`], to the place `distance` bytes behind, and
+/// some more. `window` has [`WIDE`] bytes from there on.
+#[inline]
+fn copy_far(window: &mut [u8], distance: usize, length: usize) {
+    const HALF: usize = WIDE / 2;
+    copy_chunk::<HALF>(window, 0, distance);
+    if length > HALF {
+        copy_chunk::<HALF>(window, HALF, distance.wrapping_add(HALF));
+    }
+}
+
+/// Like [`copy_far`], for a distance of fewer bytes. Returns false if it has copied nothing.
+#[inline(never)]
+fn copy_near(window: &mut [u8], distance: usize, length: usize) -> bool {
+    match distance {
+        8.. => {
+            for at in (0..length).step_by(8) {
+                copy_chunk::<8>(window, at, distance.wrapping_add(at));
+            }
+        }
+        1.. if length <= PATTERN_MAX => copy_pattern(window, distance, length),
+        _ => return false,
+    }
+    true
+}
+
+/// The longest match that [`copy_pattern`] copies: it writes eight bytes at a time.
+const PATTERN_MAX: usize = WIDE - 8;
+
+/// Like [`copy_far`], for a distance of 1 to 7 bytes and at most [`PATTERN_MAX`].
+fn copy_pattern(window: &mut [u8], distance: usize, length: usize) {
+    /// The factors that repeat 1 to 7 bytes, and the bytes after which whole repetitions end.
+    const BY_DISTANCE: [(u64, usize); 7] = [
+        (0x0101_0101_0101_0101, 8),
+        (0x0001_0001_0001_0001, 8),
+        (0x0001_0000_0100_0001, 6),
+        (0x0000_0001_0000_0001, 8),
+        (0x0000_0100_0000_0001, 5),
+        (0x0001_0000_0000_0001, 6),
+        (0x0100_0000_0000_0001, 7),
+    ];
+    let Some((factor, step)) = BY_DISTANCE.get(distance.wrapping_sub(1)).copied() else { return };
+    let Some(known) = window.first_chunk::<8>() else { return };
+    let unknown = 64u32.wrapping_sub((distance as u32).wrapping_mul(8));
+    let known = u64::from_le_bytes(*known).wrapping_shl(unknown).wrapping_shr(unknown);
+    let pattern = known.wrapping_mul(factor).to_le_bytes();
+    for at in (0..length).step_by(step) {
+        let to = distance.wrapping_add(at);
+        let room = window.get_mut(to..to.wrapping_add(8)).and_then(|part| part.first_chunk_mut());
+        if let Some(room) = room {
+            *room = pattern;
+        }
+    }
+}
+
 /// The caller's bytes for what is compressed, and the position of the next one. All methods return
 /// None when the bytes are full.
 #[derive(Debug)]
@@ -196,6 +296,7 @@ impl<'a> Output<'a> {
         self.at = self.at.min(at);
     }
 
+    #[inline]
     pub(crate) fn put<const N: usize>(&mut self, bytes: [u8; N]) -> Option<()> {
         *self.bytes.get_mut(self.at..)?.first_chunk_mut()? = bytes;
         self.at = self.at.wrapping_add(N);
@@ -214,7 +315,8 @@ impl<'a> Output<'a> {
         Some(())
     }
 
-    /// Appends `count` bytes of `from`, which begin at `at`, at most [`WIDE`].
+    /// Appends `count` bytes of `from`, which begin at `at`, at most [`WIDE`] at once.
+    #[inline]
     pub(crate) fn copy_few(&mut self, from: &[u8], at: usize, count: usize) -> Option<()> {
         let wide = from.get(at..).and_then(|rest| rest.first_chunk::<WIDE>());
         let room = self.bytes.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<WIDE>());

@@ -37,7 +37,7 @@ struct Item {
 /// A compressor, with memory that it uses again.
 #[derive(Debug)]
 pub struct Compressor {
-    positions: Positions<15>,
+    positions: Positions<{ 1 << 15 }>,
     items: Vec<Item>,
 }
 
@@ -76,8 +76,9 @@ impl Compressor {
     /// Finds the literals and matches of a block. Returns how often each symbol occurs.
     fn find_items(&mut self, input: &[u8], begin: usize, end: usize) -> [u32; SYMBOLS] {
         self.items.clear();
+        let input = input.get(..end).unwrap_or(input);
         let mut done = begin;
-        let reach = Reach { begin: 0, end, distance: DISTANCE_MAX };
+        let reach = Reach { begin: 0, distance: DISTANCE_MAX };
         while let Some(found) = self.positions.next(input, done, reach) {
             self.literals(input, done, found.at);
             let length = found.length.saturating_sub(LENGTH_MIN);
@@ -166,13 +167,12 @@ impl Expander {
             let end = output.at().saturating_add(BLOCK);
             let mut bits = BitReader::new(&mut input)?;
             self.block(&mut bits, &mut output, end)?;
-            if output.is_full() {
-                is_ended = match output.at() < end {
-                    true => self.is_at_end(&mut bits)?,
-                    // A block may end with its last byte, or with a symbol for the end, which may
-                    // also be in another block.
-                    false => bits.input.left() < TABLE,
-                };
+            // Behind a whole block the symbol for the end may be in another one.
+            if output.is_full() && (output.at() < end || bits.input.left() < TABLE) {
+                is_ended = self.is_at_end(&mut bits)?;
+                if !is_ended {
+                    return Err(Malformed);
+                }
             }
         }
         if !is_ended {

@@ -13,10 +13,13 @@ const LENGTH_MIN: usize = 3;
 /// Bytes from which on nothing is compressed: positions are kept in 32 bits.
 pub const INPUT_BYTES_MAX: usize = 1 << 30;
 
+/// Places of the table of positions.
+const TABLE: usize = 1 << 13;
+
 /// A compressor, with memory that it uses again.
 #[derive(Debug)]
 pub struct Compressor {
-    positions: Positions<13>,
+    positions: Positions<TABLE>,
 }
 
 impl Default for Compressor {
@@ -32,19 +35,28 @@ impl Compressor {
         if input.len() > INPUT_BYTES_MAX {
             return None;
         }
-        self.positions.clear();
-        let mut encoder = Encoder::new(output)?;
-        let mut done = 0usize;
-        let reach = Reach { begin: 0, end: input.len(), distance: DISTANCE_MAX };
-        while let Some(found) = self.positions.next(input, done, reach) {
-            encoder.literals(input, done, found.at.saturating_sub(done))?;
-            encoder.repeat(found.distance, found.length)?;
-            done = found.at.saturating_add(found.length);
-            self.positions.note(input, done.saturating_sub(2));
-        }
-        encoder.literals(input, done, input.len().saturating_sub(done))?;
-        encoder.finish()
+        compress(&mut self.positions, input, output)
     }
+}
+
+/// Compresses `input`, of at most [`INPUT_BYTES_MAX`], with a table of any size.
+pub(crate) fn compress<const N: usize>(
+    positions: &mut Positions<N>,
+    input: &[u8],
+    output: &mut [u8],
+) -> Option<usize> {
+    positions.clear();
+    let mut encoder = Encoder::new(output)?;
+    let mut done = 0usize;
+    let reach = Reach { begin: 0, distance: DISTANCE_MAX };
+    while let Some(found) = positions.next(input, done, reach) {
+        encoder.literals(input, done, found.at.saturating_sub(done))?;
+        encoder.repeat(found.distance, found.length)?;
+        done = found.at.saturating_add(found.length);
+        positions.note(input, done.saturating_sub(2));
+    }
+    encoder.literals(input, done, input.len().saturating_sub(done))?;
+    encoder.finish()
 }
 
 /// The writer of the format. All methods return None when the output is full.
@@ -67,7 +79,20 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes `count` bytes of `input` from `at` on as they are.
-    fn literals(&mut self, input: &[u8], mut at: usize, mut count: usize) -> Option<()> {
+    #[inline]
+    fn literals(&mut self, input: &[u8], at: usize, count: usize) -> Option<()> {
+        if count >= 32u32.wrapping_sub(self.count) as usize {
+            return self.many_literals(input, at, count);
+        }
+        self.output.copy_few(input, at, count)?;
+        self.flags = self.flags.wrapping_shl(count as u32);
+        self.count = self.count.wrapping_add(count as u32);
+        Some(())
+    }
+
+    /// Writes as many as the flags have room for, or more.
+    #[inline(never)]
+    fn many_literals(&mut self, input: &[u8], mut at: usize, mut count: usize) -> Option<()> {
         while count > 0 {
             let room = 32u32.wrapping_sub(self.count);
             let now = count.min(room as usize);
@@ -82,19 +107,28 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes a match of at least [`LENGTH_MIN`] bytes.
+    #[inline]
     fn repeat(&mut self, distance: usize, length: usize) -> Option<()> {
         let length = length.saturating_sub(LENGTH_MIN);
         let word = (distance.saturating_sub(1) << 3 | length.min(7)) as u16;
         self.output.put(word.to_le_bytes())?;
-        if let Some(more) = length.checked_sub(7) {
-            self.half(more.min(15) as u8)?;
-            if let Some(still) = more.checked_sub(15) {
-                self.long(still, length)?;
-            }
+        if length >= 7 {
+            self.rest_of_length(length)?;
         }
         self.flags = self.flags << 1 | 1;
         self.count = self.count.wrapping_add(1);
         self.end_flags()
+    }
+
+    /// Writes what three bits of a length do not hold.
+    #[inline(never)]
+    fn rest_of_length(&mut self, length: usize) -> Option<()> {
+        let more = length.saturating_sub(7);
+        self.half(more.min(15) as u8)?;
+        match more.checked_sub(15) {
+            Some(still) => self.long(still, length),
+            None => Some(()),
+        }
     }
 
     /// Writes four bits of a length: two of them share a byte.
@@ -124,6 +158,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes the flags if there are 32.
+    #[inline]
     fn end_flags(&mut self) -> Option<()> {
         if self.count == 32 {
             self.output.set(self.flags_at, self.flags.to_le_bytes())?;
@@ -151,32 +186,34 @@ pub fn expand(input: &[u8], output: &mut [u8]) -> Result<(), Malformed> {
     let (mut input, mut output) = (Input::new(input), Expanded::new(output));
     let mut half = None;
     loop {
-        let mut flags = input.u32()?;
-        let mut left = 32u32;
+        // Behind the flags stands a bit of one, so that there is always one.
+        let mut flags = u64::from(input.u32()?) << 32 | END_OF_FLAGS;
         loop {
             // The literals before the next match are copied together. There may be none, but
             // testing for that would cost more than it saves.
-            let literals = flags.leading_zeros().min(left);
+            let literals = flags.leading_zeros();
             output.copy_few(&mut input, literals as usize)?;
-            left = left.wrapping_sub(literals);
-            if left == 0 {
+            flags = flags.wrapping_shl(literals);
+            if flags == 1 << 63 {
                 break;
             }
-            flags = flags.wrapping_shl(literals);
-            if input.left() == 0 {
-                return if output.is_full() { Ok(()) } else { Err(Malformed) };
-            }
-            let word = usize::from(input.u16()?);
+            let Ok(word) = input.u16() else {
+                let is_whole = input.left() == 0 && output.is_full();
+                return if is_whole { Ok(()) } else { Err(Malformed) };
+            };
+            let word = usize::from(word);
             let length = match word & 7 {
                 7 => long_length(&mut input, &mut half)?,
                 short => short.wrapping_add(LENGTH_MIN),
             };
             output.repeat((word >> 3).wrapping_add(1), length)?;
-            flags <<= 1;
-            left = left.wrapping_sub(1);
+            flags = flags.wrapping_shl(1);
         }
     }
 }
+
+/// The bit behind 32 flags.
+const END_OF_FLAGS: u64 = 1 << 31;
 
 /// Reads the length of a match whose three bits do not hold it.
 fn long_length(input: &mut Input<'_>, half: &mut Option<u8>) -> Result<usize, Malformed> {

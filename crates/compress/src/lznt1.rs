@@ -20,7 +20,7 @@ const SIGNATURE: u16 = 0x3000;
 /// A compressor, with memory that it uses again.
 #[derive(Debug)]
 pub struct Compressor {
-    positions: Positions<12>,
+    positions: Positions<{ 1 << 12 }>,
 }
 
 impl Default for Compressor {
@@ -42,7 +42,8 @@ impl Compressor {
             let end = begin.saturating_add(CHUNK).min(input.len());
             let header_at = output.skip(2)?;
             let before = output.at();
-            if self.chunk(input, begin, end, &mut output).is_none()
+            let so_far = input.get(..end)?;
+            if self.chunk(so_far, begin, &mut output).is_none()
                 || output.at().saturating_sub(before) >= end.saturating_sub(begin)
             {
                 output.rewind(before);
@@ -58,18 +59,13 @@ impl Compressor {
         Some(output.at())
     }
 
-    /// Compresses one chunk; None if it does not become smaller.
-    fn chunk(
-        &mut self,
-        input: &[u8],
-        begin: usize,
-        end: usize,
-        output: &mut Output<'_>,
-    ) -> Option<()> {
+    /// Compresses one chunk, which is what `input` has from `begin` on; None if it does not become smaller.
+    fn chunk(&mut self, input: &[u8], begin: usize, output: &mut Output<'_>) -> Option<()> {
+        let end = input.len();
         let most = output.at().saturating_add(end.saturating_sub(begin));
         let mut group = Group { output, flags_at: 0, flags: 0, count: 8 };
         let mut done = begin;
-        let reach = Reach { begin, end, distance: CHUNK };
+        let reach = Reach { begin, distance: CHUNK };
         while let Some(found) = self.positions.next(input, done, reach) {
             for byte in input.get(done..found.at)? {
                 group.literal(*byte)?;

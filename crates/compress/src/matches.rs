@@ -10,11 +10,11 @@ pub(crate) const SHORTEST: usize = 4;
 /// Look-ups without a match after which the search goes on in larger steps, by one byte more each.
 const PATIENCE: u32 = 64;
 
-/// The last position of each group of bytes, by its hash.
+/// The last position of each group of bytes, by its hash, in a table of `N` places, a power of two.
 #[derive(Debug)]
-pub(crate) struct Positions<const BITS: u32> {
-    /// The position and one; zero for none.
-    last: Box<[u32]>,
+pub(crate) struct Positions<const N: usize> {
+    /// A place that no group has is that of the first byte: a match there is compared as any other.
+    last: Box<[u32; N]>,
     misses: u32,
 }
 
@@ -34,16 +34,14 @@ pub(crate) struct Match {
 pub(crate) struct Reach {
     /// The first position that may be repeated.
     pub(crate) begin: usize,
-    /// The end of the bytes to compress.
-    pub(crate) end: usize,
     /// The largest distance.
     pub(crate) distance: usize,
 }
 
-impl<const BITS: u32> Positions<BITS> {
+impl<const N: usize> Positions<N> {
     pub(crate) fn new() -> Self {
-        let count = 1usize.checked_shl(BITS).unwrap_or(1);
-        Self { last: vec![0; count].into_boxed_slice(), misses: 0 }
+        let last: Result<Box<[u32; N]>, _> = vec![0; N].into_boxed_slice().try_into();
+        Self { last: last.unwrap_or_else(|_| Box::new([0; N])), misses: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -52,56 +50,83 @@ impl<const BITS: u32> Positions<BITS> {
     }
 
     /// Sets the last position of `group`, and returns the one before.
-    fn replace(&mut self, group: u32, at: usize) -> Option<usize> {
-        let hash = group.wrapping_mul(0x9E37_79B1).wrapping_shr(32u32.wrapping_sub(BITS));
-        let last = self.last.get_mut(hash as usize)?;
-        let before = core::mem::replace(last, (at as u32).wrapping_add(1));
-        before.checked_sub(1).map(|before| before as usize)
+    #[inline]
+    fn replace(&mut self, group: u32, at: u32) -> u32 {
+        let shift = 32u32.wrapping_sub(N.trailing_zeros());
+        let hash = group.wrapping_mul(0x9E37_79B1).wrapping_shr(shift) as usize;
+        match self.last.get_mut(hash & const { N.wrapping_sub(1) }) {
+            Some(last) => core::mem::replace(last, at),
+            None => 0,
+        }
     }
 
-    /// Returns the next match of `bytes` at `at` or behind it.
+    /// Returns the next match in `bytes`, which end where it has to, at `from` or behind it.
     #[inline]
-    pub(crate) fn next(&mut self, bytes: &[u8], mut at: usize, reach: Reach) -> Option<Match> {
-        while let Some(group) = group_at(bytes, at)
-            && at.saturating_add(SHORTEST) <= reach.end
-        {
+    pub(crate) fn next(&mut self, bytes: &[u8], from: usize, reach: Reach) -> Option<Match> {
+        // The first byte repeats nothing.
+        let mut at = (from as u32).max(1);
+        let mut misses = self.misses;
+        loop {
+            let Some(group) = group_at(bytes, at) else {
+                self.misses = misses;
+                return None;
+            };
             let before = self.replace(group, at);
-            if let Some(before) = before
-                && before >= reach.begin
-                && let distance = at.wrapping_sub(before)
-                && distance <= reach.distance
-                && group_at(bytes, before) == Some(group)
-            {
+            let distance = at.wrapping_sub(before) as usize;
+            // One branch for both questions, since none of them can be foretold.
+            let beyond = reach.distance.wrapping_sub(distance).wrapping_shr(32) as u32;
+            let differing = group_at(bytes, before).unwrap_or(!group) ^ group;
+            if differing | beyond == 0 && before as usize >= reach.begin {
                 self.misses = 0;
-                let most = reach.end.saturating_sub(at);
-                let length = common(bytes, before, at, most);
+                let (at, before) = (at as usize, before as usize);
+                let length = SHORTEST.wrapping_add(common(
+                    bytes,
+                    before.wrapping_add(SHORTEST),
+                    at.wrapping_add(SHORTEST),
+                ));
                 return Some(Match { at, distance, length });
             }
-            self.misses = self.misses.saturating_add(1);
-            at = at.saturating_add(1).saturating_add((self.misses / PATIENCE) as usize);
+            misses = misses.wrapping_add(1);
+            at = at.wrapping_add(1).wrapping_add(misses / PATIENCE);
         }
-        None
     }
 
     /// Notes a position within a match, at which nothing was looked for.
+    #[inline]
     pub(crate) fn note(&mut self, bytes: &[u8], at: usize) {
+        let at = at as u32;
         if let Some(group) = group_at(bytes, at) {
             self.replace(group, at);
         }
     }
 }
 
-fn group_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+/// Positions have 32 bits: an end behind one needs no check that it does not wrap.
+#[inline]
+fn group_at(bytes: &[u8], at: u32) -> Option<u32> {
+    let at = at as usize;
+    let group = bytes.get(at..at.wrapping_add(SHORTEST))?;
+    Some(u32::from_le_bytes(*group.first_chunk()?))
 }
 
-/// Returns the number of bytes at `one` and at `other` that are the same, at most `most`.
-fn common(bytes: &[u8], one: usize, other: usize, most: usize) -> usize {
+/// Returns the number of bytes at `one` and at `other`, which is behind it, that are the same.
+#[inline]
+fn common(bytes: &[u8], one: usize, other: usize) -> usize {
+    let word = |at: usize| bytes.get(at..at.wrapping_add(8)).and_then(|word| word.first_chunk());
+    if let (Some(mine), Some(theirs)) = (word(one), word(other)) {
+        let differing = u64::from_le_bytes(*mine) ^ u64::from_le_bytes(*theirs);
+        if differing != 0 {
+            return (differing.trailing_zeros() / 8) as usize;
+        }
+    }
+    common_many(bytes, one, other)
+}
+
+#[inline(never)]
+fn common_many(bytes: &[u8], one: usize, other: usize) -> usize {
     let (Some(first), Some(second)) = (bytes.get(one..), bytes.get(other..)) else { return 0 };
-    let second = second.get(..most).unwrap_or(second);
     let mut count = 0usize;
-    let (chunks, _) = second.as_chunks::<8>();
-    for (mine, theirs) in first.as_chunks::<8>().0.iter().zip(chunks) {
+    for (mine, theirs) in first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0) {
         let differing = u64::from_le_bytes(*mine) ^ u64::from_le_bytes(*theirs);
         if differing != 0 {
             return count.wrapping_add((differing.trailing_zeros() / 8) as usize);

@@ -77,3 +77,24 @@ fn lznt1_is_that_of_the_specification() {
     lznt1::expand(&compressed, &mut output).unwrap();
     assert_eq!(output, text);
 }
+
+/// Nothing but the symbol for the end, or another block with that alone, may follow a whole block of
+/// LZ77+Huffman.
+#[test]
+fn huffman_reads_no_garbage() {
+    for length in [1 << 16, 2 << 16, 100] {
+        let input: Vec<u8> =
+            b"words and more of them ".iter().copied().cycle().take(length).collect();
+        let mut room = vec![0; length + 1000];
+        let written = huffman::Compressor::default().compress(&input, &mut room).unwrap();
+        room.truncate(written);
+        let mut output = vec![0; length];
+        let mut expander = huffman::Expander::default();
+        expander.expand(&room, &mut output).unwrap();
+        assert!(output == input);
+        for garbage in [1, 2, 4, 100, 255, 256, 300] {
+            let longer = [&*room, &vec![0xA5; garbage]].concat();
+            assert!(expander.expand(&longer, &mut output).is_err(), "{length} and {garbage}");
+        }
+    }
+}

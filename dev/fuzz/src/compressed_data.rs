@@ -27,7 +27,7 @@ pub fn compressed_data(data: &[u8]) {
         assert_eq!(expand(algorithm, &room[..written], &mut again), Ok(()));
         assert!(again == data, "what was compressed expands");
     }
-    let _ = sample::is_worth(&mut lz77::Compressor::default(), data);
+    let _ = sample::Sampler::default().is_worth(data);
     for run in [pattern::at_front(data), pattern::at_back(data)].into_iter().flatten() {
         assert!(run.count >= pattern::RUN_MIN && run.count <= data.len());
     }

@@ -57,20 +57,21 @@ fn expanded(message: &[u8]) {
     assert!(found.frame_len() <= MAX_PAYLOAD as usize + 256 + 16 + 52);
     // The caller of the pipeline gives this memory, which it has charged.
     allocation::raise(found.frame_len().saturating_mul(5));
-    let fill = |byte| {
+    let fill = |room: fn(usize) -> Vec<u8>| {
         let received = Received { frame: message.to_vec(), verdict: None };
-        let room = vec![byte; found.frame_len()];
         let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Client);
         work.run().map(|received| received.frame)
     };
-    let once = fill(0);
-    assert_eq!(once, fill(0xA5), "a byte was not filled");
+    let once = fill(|len| vec![0; len]);
+    assert_eq!(once, fill(|len| vec![0xA5; len]), "a byte was not filled");
     let Ok(whole) = once else { return };
     if transform::is_sealed(&whole) {
         return;
     }
     let buffer = [&[0; transform::HEADROOM], &*whole].concat();
-    let to_compress = ToCompress { compression: Compression::ALL, head: whole.len().min(80) };
+    let room: fn(usize) -> Vec<u8> = |len| vec![0; len];
+    let head = whole.len().min(80);
+    let to_compress = ToCompress { compression: Compression::ALL, head, room, thrift: None };
     let guard: Guard = Guard::None;
     let work = Outgoing::new(buffer, guard, Sender::Client, Some(to_compress)).expect("headroom");
     let framed = work.run().expect("it is short enough");
@@ -81,7 +82,6 @@ fn expanded(message: &[u8]) {
         return;
     };
     let received = Received { frame: frame.to_vec(), verdict: None };
-    let room = vec![0; found.frame_len()];
     let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Client);
     assert!(work.run().expect("what we compress expands").frame == whole);
 }

@@ -6,7 +6,8 @@ use frevo_crypto::{SealingKey, Sender, SigningKey};
 use frevo_net::buffer::Buf;
 use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::protection::{
-    self, Framed, Outgoing, ProtectError, Protection, Signature, Signatures, ToCompress, Work,
+    self, Framed, Outgoing, ProtectError, Protection, Signature, Signatures, Thrift, ToCompress,
+    Work,
 };
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{read, write};
@@ -71,11 +72,19 @@ pub(crate) struct Call<'a> {
     pub(crate) message: Vec<u8>,
     pub(crate) payload: Payload<'a>,
     pub(crate) movable: Movable,
-    /// True if the data of a READ's answer, or of a WRITE, is to be compressed where the connection
-    /// does.
-    pub(crate) is_compressed: bool,
+    pub(crate) compressible: Compressible,
     /// The memory that is lent to the server until the answer.
     pub(crate) loan: Option<Loan>,
+}
+
+/// The data that is compressed where the connection does that.
+pub(crate) enum Compressible {
+    /// None.
+    No,
+    /// The data of the answer to a READ.
+    Answer,
+    /// The data of a WRITE. Its file gets the result.
+    Payload(Arc<Thrift>),
 }
 
 /// The patience of a caller: it ends when the caller gives up.
@@ -118,7 +127,7 @@ impl<'a> Call<'a> {
             message,
             payload: Payload::None,
             movable: Movable::No,
-            is_compressed: false,
+            compressible: Compressible::No,
             loan: None,
         }
     }
@@ -128,9 +137,9 @@ impl<'a> Call<'a> {
         Self { movable, ..self }
     }
 
-    /// Has the data compressed where the connection does that.
-    pub(crate) fn compressed(self, is_compressed: bool) -> Self {
-        Self { is_compressed, ..self }
+    /// Has data compressed where the connection does that.
+    pub(crate) fn compressible(self, compressible: Compressible) -> Self {
+        Self { compressible, ..self }
     }
 
     /// Signs the request in any case: MS-SMB2 3.2.5.5 and 3.3.5.7 require it of the requests that
@@ -186,7 +195,7 @@ impl<'a> Guard<'a> {
         self,
         mut frame: Buf,
         session_id: u64,
-        to_compress: Option<ToCompress>,
+        to_compress: Option<ToCompress<Buf>>,
     ) -> Result<OutgoingFrame<'a>, Gone> {
         let guard = match self {
             Self::None => protection::Guard::None,

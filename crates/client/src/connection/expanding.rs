@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::{Buf, HEADROOM};
+use frevo_net::file_io;
 use frevo_proto::Disconnect;
 use frevo_proto::protection::{Algorithm, Check, Expanding, Form, Incoming, Received, Work};
 
@@ -42,7 +43,7 @@ impl Connection {
         if !self.asks_compressed.load(Ordering::Acquire) {
             return Err(Cause::Protocol("it sent a compressed message that nobody asked for"));
         }
-        let room = Buf::zeroed(HEADROOM, found.frame_len());
+        let room: fn(usize) -> Buf = |len| Buf::zeroed(HEADROOM, len);
         Ok(Looked::Compressed(Box::new(Expanding::new(received, found, room, Sender::Server))))
     }
 
@@ -52,13 +53,15 @@ impl Connection {
         work: Box<Expanding<Buf>>,
         invalidated: Option<u32>,
     ) -> Result<(), Cause> {
-        let place = if takes_long(&*work) { self.expansions.begin() } else { None };
+        // In a simulation other threads must not influence the order of events.
+        let is_long = takes_long(&*work) && !file_io::stays();
+        let place = if is_long { self.expansions.begin() } else { None };
         let Some(place) = place else {
-            return self.on_expanded(work.run().map_err(refused)?, invalidated);
+            return self.on_expanded(expanded(*work)?, invalidated);
         };
         let connection = Arc::clone(self);
         hand_over(move || {
-            let expanded = work.run().map_err(refused);
+            let expanded = expanded(*work);
             drop(place);
             let handed_out = expanded.and_then(|one| connection.on_expanded(one, invalidated));
             if let Err(why) = handed_out {
@@ -80,6 +83,10 @@ impl Connection {
         let done = measured(&self.opening_pace, len, || work.run()).pop();
         done.unwrap_or(Received { frame: Buf::new(), verdict: None })
     }
+}
+
+fn expanded(work: Expanding<Buf>) -> Result<Received<Buf>, Cause> {
+    work.run().map_err(refused)
 }
 
 fn refused(why: Disconnect) -> Cause {

@@ -6,6 +6,7 @@
 
 mod call;
 mod claim;
+mod compressing;
 mod credits;
 mod crypto_offload;
 mod expanding;
@@ -22,7 +23,9 @@ mod reader;
 mod receiving;
 mod waiters;
 
-pub(crate) use call::{Call, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload};
+pub(crate) use call::{
+    Call, Compressible, Gone, Guard, Movable, PAYLOAD_HEADROOM, Patience, Payload,
+};
 use call::{OutgoingFrame, framed};
 pub(crate) use claim::Claim;
 pub(crate) use liveness::Vigilance;
@@ -47,7 +50,6 @@ use frevo_proto::protection::transform::HEADROOM;
 use frevo_proto::protection::{Pace, Protection, Site, ToCompress, Work};
 use frevo_proto::window::Taken;
 use frevo_wire::command::echo::Request as Echo;
-use frevo_wire::command::read::{self, ReadFlags};
 use frevo_wire::header::HEADER_LEN;
 use frevo_wire::{Command, Header, HeaderFlags, Route};
 use parking_lot::{Mutex, RwLock};
@@ -56,7 +58,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::dial::ServerName;
 use crate::error::Cause;
-use crate::limits::{ANSWERED_LOOK, COMPRESSED_BESIDE_BYTES_MIN, CREDITS_MIN, ECHOES_FOR_CREDITS};
+use crate::limits::{ANSWERED_LOOK, CREDITS_MIN, ECHOES_FOR_CREDITS};
 use crate::options::Options;
 use credits::{Credits, NoCredits};
 use crypto_offload::{hand_over, measured};
@@ -263,11 +265,12 @@ impl Connection {
         let id = taken.message_id;
         let Entered { message, reply, to_compress } = self.enter(call, taken)?;
         let len = message.len();
+        let is_compressed = to_compress.is_some();
         let work = guard.begin(message, session_id, to_compress)?;
         let is_sealed = guard.protection() == Protection::Sealed;
-        let done = match (is_sealed, to_compress) {
-            (true, None) => measured(&self.sealing_pace, len, || work.run()),
-            _ => work.run(),
+        let done = match is_sealed && !is_compressed {
+            true => measured(&self.sealing_pace, len, || work.run()),
+            false => work.run(),
         };
         let frame = framed(done)?;
         let kept = match frame.get(PREFIX_LEN..).filter(|_| keep && !is_sealed) {
@@ -284,16 +287,6 @@ impl Connection {
         self.sealing_pace.site_on_own(bytes) == Site::Elsewhere && crypto_offload::is_alone()
     }
 
-    /// Returns true if the data of a request should be [compressed on another
-    /// core](Self::send_beside). Tasks of a runtime with several threads do it themselves.
-    pub(crate) fn is_compressed_beside(&self, call: &Call<'_>) -> bool {
-        call.is_compressed
-            && call.command == Command::WRITE
-            && call.payload_len() >= COMPRESSED_BESIDE_BYTES_MIN
-            && self.agreed().terms.compression.is_some()
-            && crypto_offload::is_alone()
-    }
-
     /// Sends a request that another core compresses or encrypts. This is carried through even if the
     /// caller gives up: the MessageId is used up.
     pub(crate) fn send_beside(
@@ -307,6 +300,7 @@ impl Connection {
         let len = message.len();
         // The nonce is taken on this thread, so that nonces keep their order whichever core seals
         // the message.
+        let is_compressed = to_compress.is_some();
         let begun = guard.begin(message, session_id, to_compress);
         let Ok(work) = begun.map(OutgoingFrame::shared) else {
             self.close();
@@ -314,9 +308,9 @@ impl Connection {
         };
         let connection = Arc::clone(self);
         hand_over(move || {
-            let done = match to_compress {
-                None => measured(&connection.sealing_pace, len, || work.run()),
-                Some(_) => work.run(),
+            let done = match is_compressed {
+                false => measured(&connection.sealing_pace, len, || work.run()),
+                true => work.run(),
             };
             if framed(done).and_then(|frame| connection.put(frame)).is_err() {
                 connection.close();
@@ -455,20 +449,7 @@ impl Connection {
         if let Some(place) = head.get_mut(..HEADER_LEN) {
             place.copy_from_slice(&header.to_bytes());
         }
-        let compression = self.agreed().terms.compression.filter(|_| call.is_compressed);
-        let head_len = head.len();
-        let to_compress = compression
-            .filter(|_| call.command == Command::WRITE)
-            .map(|compression| ToCompress { compression, head: head_len });
-        if compression.is_some() {
-            // From here on answers may be compressed.
-            self.asks_compressed.store(true, Ordering::Release);
-            if call.command == Command::READ
-                && let Some(flags) = head.get_mut(read::FLAGS_AT)
-            {
-                *flags |= ReadFlags::REQUEST_COMPRESSED.0;
-            }
-        }
+        let to_compress = self.to_compress(call.compressible, &mut head);
         let message = match call.payload {
             Payload::Placed(mut buf) => {
                 buf.push_front(&head);
@@ -529,7 +510,7 @@ impl Connection {
 struct Entered {
     message: Buf,
     reply: oneshot::Receiver<Message>,
-    to_compress: Option<ToCompress>,
+    to_compress: Option<ToCompress<Buf>>,
 }
 
 /// A request that was sent. Dropping it does not cancel the request.

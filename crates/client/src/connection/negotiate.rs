@@ -199,7 +199,7 @@ fn contexts<'a>(
         contexts.push(NegotiateContext::Encryption(ciphers.collect()));
     }
     if offer.compression {
-        contexts.push(Compression::ALL.context());
+        contexts.push(options.ambient.compression().context());
     }
     if offer.transport_security {
         let flags = TransportCapabilityFlags::ACCEPT_TRANSPORT_LEVEL_SECURITY;

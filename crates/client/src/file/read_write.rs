@@ -10,7 +10,7 @@ use frevo_wire::file_id::FileId;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::Status;
-use crate::connection::{Call, Movable, PAYLOAD_HEADROOM, Payload};
+use crate::connection::{Call, Compressible, Movable, PAYLOAD_HEADROOM, Payload};
 use crate::error::{Cause, During, Error, Result};
 use crate::file::File;
 use crate::limits::{PAYLOAD_MAX, SHORT_WRITES};
@@ -85,7 +85,11 @@ impl File {
             .ask(Replay::Idempotent, "read", &also, |id| {
                 let request = read::Request::new(id, offset, len);
                 let call = Call::new(Command::READ, |w| request.encode(w)).cost(len);
-                Ok(call.movable(Movable::Read(request)).compressed(is_compressed))
+                let compressible = match is_compressed {
+                    true => Compressible::Answer,
+                    false => Compressible::No,
+                };
+                Ok(call.movable(Movable::Read(request)).compressible(compressible))
             })
             .await?;
         if let Some(measured) = measured {
@@ -225,7 +229,7 @@ impl File {
                 tail.extend_from_slice(payload.get(done as usize..).unwrap_or_default());
                 payload = tail;
             }
-            let is_compressed = is_wanted && self.open.shrinks(&payload);
+            let thrift = if is_wanted { self.open.compresses(&payload) } else { None };
             let again = planted!(DoubleAppend) && tries > 1;
             let offset = if again { offset + u64::from(len) } else { offset };
             let request = write::Request::new(id, offset + u64::from(done), &[]);
@@ -233,7 +237,7 @@ impl File {
                 .cost(rest)
                 .payload(Payload::Placed(payload))
                 .movable(Movable::Write(request))
-                .compressed(is_compressed))
+                .compressible(thrift.map_or(Compressible::No, Compressible::Payload)))
         };
         let message = self.open.ask(Replay::Idempotent, "write", &[], call).await?;
         if let Some(measured) = measured {

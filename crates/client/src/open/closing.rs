@@ -1,7 +1,6 @@
 //! Closing an Open: MS-SMB2 3.2.4.5.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU16;
 
 use frevo_wire::Command;
 use frevo_wire::command::close::{self, CloseFlags};
@@ -133,7 +132,7 @@ impl Open {
             state: Mutex::new(state),
             reconnecting: tokio::sync::Mutex::new(()),
             sequences: Sequences::default(),
-            thrift: AtomicU16::new(0),
+            thrift: Arc::default(),
             counted: Arc::clone(&self.counted),
         }
     }

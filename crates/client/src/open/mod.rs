@@ -15,7 +15,6 @@ pub(crate) mod kept;
 mod reconnect;
 mod resiliency;
 
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Weak};
 
 use frevo_proto::protection::Thrift;
@@ -100,7 +99,7 @@ pub(crate) struct Open {
     reconnecting: tokio::sync::Mutex<()>,
     pub(crate) sequences: Sequences,
     /// [`Thrift`] of the data that WRITEs carry.
-    thrift: AtomicU16,
+    thrift: Arc<Thrift>,
     /// It counts as an Open of the share.
     counted: Arc<()>,
 }
@@ -112,13 +111,10 @@ struct First {
 }
 
 impl Open {
-    /// Returns true if `data` of a WRITE is worth compressing.
-    pub(crate) fn shrinks(&self, data: &[u8]) -> bool {
-        // WRITEs side by side may forget each other's results, which changes speed alone.
-        let mut thrift = Thrift::from_bits(self.thrift.load(Ordering::Relaxed));
-        let is_worth = thrift.tries(data);
-        self.thrift.store(thrift.to_bits(), Ordering::Relaxed);
-        is_worth
+    /// Returns the thrift that gets the result if `data` of a WRITE is worth compressing.
+    pub(crate) fn compresses(&self, data: &[u8]) -> Option<Arc<Thrift>> {
+        let is_tried = !self.thrift.leaves_out(data.len()) && self.thrift.tries(data);
+        is_tried.then(|| Arc::clone(&self.thrift))
     }
 
     /// Opens `path`. It goes on when the caller gives up waiting, so that no handle is left
@@ -226,7 +222,7 @@ impl Open {
             state: Mutex::new(state),
             reconnecting: tokio::sync::Mutex::new(()),
             sequences: Sequences::default(),
-            thrift: AtomicU16::new(0),
+            thrift: Arc::default(),
             counted,
         });
         open.lease.joined();

@@ -3,225 +3,207 @@
 //! Only the data of a message is compressed. Its header and its fixed part stay as they are, so that
 //! nothing but the file's own bytes decides on the length of what is sent.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use frevo_compress::{lz77, pattern, sample};
+use frevo_compress::pattern;
 use frevo_wire::codec::Writer;
 use frevo_wire::compression::{
     COMPRESSION_PROTOCOL_ID, CompressionAlgorithm, Payload, UnchainedHeader,
 };
 
-use super::{Algorithm, Codec, Compression};
+use super::transform::HEADROOM;
+use super::{Algorithm, Codec, Compression, Framed};
 use crate::limits::COMPRESSED_BYTES_MIN;
+
+mod thrift;
+
+pub use thrift::Thrift;
 
 /// The part of a message that has to be saved, as a divisor: for less the peer's time is not worth it.
 const SAVED_PART: usize = 16;
 
-/// Position of OriginalCompressedSegmentSize in the header of a chain.
-const SIZE_AT: usize = 4;
-
 /// Position of Length in the header of a payload.
 const LENGTH_AT: usize = 4;
 
+/// Bytes of the longest header of a payload, with a pattern.
+const PAYLOAD_HEADER_MAX: usize = 16;
+
 /// A message whose data is to be compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToCompress {
+#[derive(Debug)]
+pub struct ToCompress<B> {
     /// The algorithms of the connection.
     pub compression: Compression,
     /// Bytes before the data.
     pub head: usize,
+    /// Makes a buffer of so many zeros, for the compressed message. It is called where the message is
+    /// compressed.
+    pub room: fn(usize) -> B,
+    /// Gets the result, if the data is one message of several.
+    pub thrift: Option<Arc<Thrift>>,
 }
 
-impl ToCompress {
+impl<B: AsRef<[u8]> + AsMut<[u8]>> ToCompress<B> {
     /// Returns the algorithm that takes the time. Without a codec the data is searched for runs, which
     /// takes no longer than the fastest one.
-    pub(super) fn algorithm(self) -> Algorithm {
+    pub(super) fn algorithm(&self) -> Algorithm {
         Algorithm::Compressing(self.compression.codec().unwrap_or(Codec::Lz4))
     }
 
-    /// Compresses the message at `message` of `buffer`, which is signed but not sealed. Returns its new
-    /// place, or the old one if it would save too little.
-    pub(super) fn compress(self, buffer: &mut [u8], message: Range<usize>) -> Range<usize> {
-        let Some(compressed) = buffer.get(message.clone()).and_then(|whole| self.compressed(whole))
-        else {
-            return message;
-        };
-        let end = message.start.saturating_add(compressed.len());
-        let Some(place) = buffer.get_mut(message.start..end) else { return message };
-        place.copy_from_slice(&compressed);
-        message.start..end
+    /// Compresses the message behind the headroom of `buffer`, which is signed but not sealed. Returns it
+    /// in a buffer of its own, with the headroom, or in the old one if it would save too little.
+    pub(super) fn compress(self, buffer: B) -> Framed<B> {
+        let old = HEADROOM..buffer.as_ref().len();
+        let compressed = buffer.as_ref().get(HEADROOM..).and_then(|whole| self.compressed(whole));
+        if let Some(thrift) = &self.thrift {
+            thrift.note(compressed.is_some());
+        }
+        compressed.unwrap_or(Framed { buffer, range: old })
     }
 
     /// Returns the compressed form of a message; None if that would save too little.
-    fn compressed(self, whole: &[u8]) -> Option<Vec<u8>> {
+    fn compressed(&self, whole: &[u8]) -> Option<Framed<B>> {
         let (head, data) = whole.split_at_checked(self.head)?;
         let most = whole.len().saturating_sub((data.len() / SAVED_PART).max(1));
-        let out = Vec::with_capacity(most);
-        match self.compression.is_chained() {
-            true => self.chained(head, data, most, out),
-            false => self.unchained(head, data, most, out),
-        }
-    }
-
-    fn unchained(self, head: &[u8], data: &[u8], most: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
-        let codec = self.compression.codec()?;
-        let header = UnchainedHeader {
-            original_compressed_segment_size: u32::try_from(data.len()).ok()?,
-            compression_algorithm: codec.id(),
-            offset: u32::try_from(head.len()).ok()?,
+        let mut buffer = (self.room)(HEADROOM.saturating_add(most));
+        let out = Out { bytes: buffer.as_mut().get_mut(HEADROOM..)?, at: 0 };
+        let len = match self.compression.is_chained() {
+            true => chained(self.compression, head, data, out)?,
+            false => unchained(self.compression, head, data, out)?,
         };
-        header.encode(&mut Writer::new(&mut out));
-        out.extend_from_slice(head);
-        append(&mut out, most, |room| codec.compress_into(data, room))?;
-        Some(out)
-    }
-
-    fn chained(self, head: &[u8], data: &[u8], most: usize, out: Vec<u8>) -> Option<Vec<u8>> {
-        let mut chain = Chain { out, most, is_begun: false };
-        let size = head.len().checked_add(data.len())?;
-        chain.out.extend_from_slice(&COMPRESSION_PROTOCOL_ID);
-        chain.out.extend_from_slice(&u32::try_from(size).ok()?.to_le_bytes());
-        debug_assert_eq!(chain.out.len(), SIZE_AT.saturating_add(4));
-        chain.plain(head)?;
-        let has_patterns = self.compression.has(CompressionAlgorithm::PATTERN_V1);
-        let front = pattern::at_front(data).filter(|_| has_patterns);
-        let rest = data.get(front.map_or(0, |run| run.count)..).unwrap_or_default();
-        // MS-SMB2 3.1.4.4.1: there is no backward pattern behind one that is the whole buffer.
-        let back = pattern::at_back(rest).filter(|_| has_patterns);
-        let middle = rest.get(..rest.len().saturating_sub(back.map_or(0, |run| run.count)))?;
-        if let Some(run) = front {
-            chain.pattern(run)?;
-        }
-        let is_shrunk = middle.len() > COMPRESSED_BYTES_MIN && self.middle(&mut chain, middle);
-        if !is_shrunk {
-            chain.plain(middle)?;
-        }
-        if let Some(run) = back {
-            chain.pattern(run)?;
-        }
-        // `most` is the condition of MS-SMB2 3.1.4.4 and more.
-        Some(chain.out)
-    }
-
-    /// Appends a payload with the compressed `middle`. False if it would save too little.
-    fn middle(self, chain: &mut Chain, middle: &[u8]) -> bool {
-        let Some(codec) = self.compression.codec() else { return false };
-        let Ok(original_payload_size) = u32::try_from(middle.len()) else { return false };
-        let before = chain.out.len();
-        let empty = Payload::Compressed { algorithm: codec.id(), original_payload_size, data: &[] };
-        chain.payload(&empty);
-        let data_at = chain.out.len();
-        let most = data_at.saturating_add(middle.len().saturating_sub(middle.len() / SAVED_PART));
-        let most = most.min(chain.most);
-        let written = append(&mut chain.out, most, |room| codec.compress_into(middle, room));
-        // Length includes OriginalPayloadSize.
-        let length = written.and_then(|count| u32::try_from(count.saturating_add(4)).ok());
-        let Some(length) = length else {
-            chain.out.truncate(before);
-            return false;
-        };
-        let at = before.saturating_add(LENGTH_AT);
-        Writer::from(&mut chain.out, 0).patch_u32(at, length);
-        true
+        let range = HEADROOM..HEADROOM.saturating_add(len);
+        Some(Framed { buffer, range })
     }
 }
 
-/// The payloads of a message that is being compressed. Methods return None when it has more than `most`
-/// bytes.
-struct Chain {
-    out: Vec<u8>,
-    most: usize,
+/// The room for a compressed message, and the position of the next byte. Methods return None when it is
+/// full.
+struct Out<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.at.checked_add(bytes.len())?;
+        self.bytes.get_mut(self.at..end)?.copy_from_slice(bytes);
+        self.at = end;
+        Some(())
+    }
+
+    fn set(&mut self, at: usize, number: u32) -> Option<()> {
+        *self.bytes.get_mut(at..)?.first_chunk_mut()? = number.to_le_bytes();
+        Some(())
+    }
+
+    /// Appends the compressed `data`, if that has at most `most` bytes. Returns their number.
+    fn compress(&mut self, codec: Codec, data: &[u8], most: usize) -> Option<usize> {
+        let room = self.bytes.get_mut(self.at..)?;
+        let most = room.len().min(most);
+        let count = codec.compress_into(data, room.get_mut(..most)?)?;
+        self.at = self.at.saturating_add(count);
+        Some(count)
+    }
+}
+
+/// Writes a message of one compressed part. Returns its length.
+fn unchained(
+    compression: Compression,
+    head: &[u8],
+    data: &[u8],
+    mut out: Out<'_>,
+) -> Option<usize> {
+    let codec = compression.codec()?;
+    let header = UnchainedHeader {
+        original_compressed_segment_size: u32::try_from(data.len()).ok()?,
+        compression_algorithm: codec.id(),
+        offset: u32::try_from(head.len()).ok()?,
+    };
+    let mut bytes = Vec::with_capacity(PAYLOAD_HEADER_MAX);
+    header.encode(&mut Writer::new(&mut bytes));
+    out.put(&bytes)?;
+    out.put(head)?;
+    out.compress(codec, data, usize::MAX)?;
+    Some(out.at)
+}
+
+/// Writes a message of several payloads. Returns its length.
+fn chained(compression: Compression, head: &[u8], data: &[u8], out: Out<'_>) -> Option<usize> {
+    let mut chain = Chain { out, is_begun: false };
+    let size = head.len().checked_add(data.len())?;
+    chain.out.put(&COMPRESSION_PROTOCOL_ID)?;
+    chain.out.put(&u32::try_from(size).ok()?.to_le_bytes())?;
+    chain.plain(head)?;
+    let has_patterns = compression.has(CompressionAlgorithm::PATTERN_V1);
+    let front = pattern::at_front(data).filter(|_| has_patterns);
+    let rest = data.get(front.map_or(0, |run| run.count)..).unwrap_or_default();
+    // MS-SMB2 3.1.4.4.1: there is no backward pattern behind one that is the whole buffer.
+    let back = pattern::at_back(rest).filter(|_| has_patterns);
+    let middle = rest.get(..rest.len().saturating_sub(back.map_or(0, |run| run.count)))?;
+    if let Some(run) = front {
+        chain.pattern(run)?;
+    }
+    let codec = compression.codec().filter(|_| middle.len() > COMPRESSED_BYTES_MIN);
+    if codec.and_then(|codec| chain.compressed(codec, middle)).is_none() {
+        chain.plain(middle)?;
+    }
+    if let Some(run) = back {
+        chain.pattern(run)?;
+    }
+    // The room is the condition of MS-SMB2 3.1.4.4 and more.
+    Some(chain.out.at)
+}
+
+/// The payloads of a message that is being compressed. Methods return None when its room is full.
+struct Chain<'a> {
+    out: Out<'a>,
     /// True behind the first payload, which has the flag of a chain.
     is_begun: bool,
 }
 
-impl Chain {
-    fn payload(&mut self, payload: &Payload<'_>) {
-        payload.encode(!self.is_begun, &mut Writer::from(&mut self.out, 0));
+impl Chain<'_> {
+    /// Appends a payload, or the header of one whose data follows. Returns its place.
+    fn payload(&mut self, payload: &Payload<'_>) -> Option<Range<usize>> {
+        let mut bytes = Vec::with_capacity(PAYLOAD_HEADER_MAX);
+        payload.encode(!self.is_begun, &mut Writer::new(&mut bytes));
+        let begin = self.out.at;
+        self.out.put(&bytes)?;
         self.is_begun = true;
+        Some(begin..self.out.at)
     }
 
     fn plain(&mut self, bytes: &[u8]) -> Option<()> {
-        let room = self.most.saturating_sub(self.out.len());
         if bytes.is_empty() {
             return Some(());
         }
-        if bytes.len() > room {
-            return None;
-        }
-        self.payload(&Payload::Plain(bytes));
-        (self.out.len() <= self.most).then_some(())
+        let header = self.payload(&Payload::Plain(&[]))?;
+        self.out.put(bytes)?;
+        self.out.set(header.start.saturating_add(LENGTH_AT), u32::try_from(bytes.len()).ok()?)
     }
 
     fn pattern(&mut self, run: pattern::Run) -> Option<()> {
         let repetitions = u32::try_from(run.count).ok()?;
-        self.payload(&Payload::Pattern { pattern: run.byte, repetitions });
-        (self.out.len() <= self.most).then_some(())
+        self.payload(&Payload::Pattern { pattern: run.byte, repetitions }).map(drop)
     }
-}
 
-/// Appends the bytes that `write` makes, up to `most` bytes in all. Returns their number.
-fn append(
-    out: &mut Vec<u8>,
-    most: usize,
-    write: impl FnOnce(&mut [u8]) -> Option<usize>,
-) -> Option<usize> {
-    let at = out.len();
-    out.resize(most.max(at), 0);
-    let count = write(out.get_mut(at..)?)?;
-    out.truncate(at.saturating_add(count));
-    Some(count)
-}
-
-/// Data of one file, one message after the other: after messages that did not shrink fewer are tried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Thrift {
-    /// Binary logarithm of the messages that are left out next.
-    misses: u8,
-    /// Messages that are still left out.
-    left_out: u8,
-}
-
-impl Thrift {
-    /// The most that `misses` becomes.
-    const MISSES_MAX: u8 = 6;
-
-    /// Returns true if `data` of a message is worth compressing.
-    pub fn tries(&mut self, data: &[u8]) -> bool {
-        if data.len() <= COMPRESSED_BYTES_MIN {
-            return false;
+    /// Appends a payload with the compressed `middle`. If it would save too little, nothing is appended.
+    fn compressed(&mut self, codec: Codec, middle: &[u8]) -> Option<()> {
+        let original_payload_size = u32::try_from(middle.len()).ok()?;
+        let (before, was_begun) = (self.out.at, self.is_begun);
+        let empty = Payload::Compressed { algorithm: codec.id(), original_payload_size, data: &[] };
+        let most = middle.len().saturating_sub(middle.len() / SAVED_PART);
+        let written = self.payload(&empty).and_then(|header| {
+            let count = self.out.compress(codec, middle, most)?;
+            // Length includes OriginalPayloadSize.
+            let length = u32::try_from(count.saturating_add(4)).ok()?;
+            self.out.set(header.start.saturating_add(LENGTH_AT), length)
+        });
+        if written.is_none() {
+            (self.out.at, self.is_begun) = (before, was_begun);
         }
-        if let Some(left) = self.left_out.checked_sub(1) {
-            self.left_out = left;
-            return false;
-        }
-        let is_worth = is_worth(data);
-        if is_worth {
-            self.misses = 0;
-        } else {
-            self.left_out = 1u8.checked_shl(self.misses.into()).unwrap_or(0);
-            self.misses = self.misses.saturating_add(1).min(Self::MISSES_MAX);
-        }
-        is_worth
+        written
     }
-
-    /// Returns the value as two bytes.
-    pub const fn to_bits(self) -> u16 {
-        u16::from_le_bytes([self.misses, self.left_out])
-    }
-
-    /// Returns the value of [`Self::to_bits`].
-    pub const fn from_bits(bits: u16) -> Self {
-        let [misses, left_out] = bits.to_le_bytes();
-        Self { misses, left_out }
-    }
-}
-
-/// Looks at a few pieces of data. Runs of one byte need no look.
-fn is_worth(data: &[u8]) -> bool {
-    let has_run = || pattern::at_front(data).or_else(|| pattern::at_back(data)).is_some();
-    sample::is_worth(&mut lz77::Compressor::default(), data) || has_run()
 }
 
 #[cfg(test)]

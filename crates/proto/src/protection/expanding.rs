@@ -177,20 +177,26 @@ fn fill(algorithm: CompressionAlgorithm, data: &[u8], part: &mut [u8]) -> Result
     codec.expand(data, part).map_err(malformed)
 }
 
-/// The expansion of a frame, with the memory for it, which was charged.
+/// The expansion of a frame into memory that was charged. It is taken where the frame is expanded, since
+/// that of a large one takes a while to clear.
 #[derive(Debug)]
 pub struct Expanding<B, S = Arc<SigningKey>, O = Arc<OpeningKey>> {
     received: Received<B>,
-    room: B,
+    room: fn(usize) -> B,
     found: Expandable,
     check: Option<Check<S, O>>,
     from: Sender,
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, O: AsRef<OpeningKey>> Expanding<B, S, O> {
-    /// A frame of `from` in which this was `found`, with a room of as many bytes as it
+    /// A frame of `from` in which this was `found`. `room` makes a buffer of as many bytes as it
     /// [says](Expandable::frame_len).
-    pub const fn new(received: Received<B>, found: Expandable, room: B, from: Sender) -> Self {
+    pub const fn new(
+        received: Received<B>,
+        found: Expandable,
+        room: fn(usize) -> B,
+        from: Sender,
+    ) -> Self {
         Self { received, room, found, check: None, from }
     }
 
@@ -218,7 +224,8 @@ where
     }
 
     fn run(self) -> Self::Done {
-        let Self { received: Received { frame, verdict }, mut room, found, check, from } = self;
+        let Self { received: Received { frame, verdict }, room, found, check, from } = self;
+        let mut room = room(found.frame_len());
         found.expand(frame.as_ref(), room.as_mut())?;
         drop(frame);
         let Some(check) = check else { return Ok(Received { frame: room, verdict }) };

@@ -103,7 +103,7 @@ pub struct Outgoing<B, S = Arc<SigningKey>, E = Arc<SealingKey>> {
     pub(super) buffer: B,
     pub(super) sender: Sender,
     pub(super) step: Step<S, E>,
-    pub(super) compression: Option<ToCompress>,
+    pub(super) compression: Option<ToCompress<B>>,
 }
 
 /// The step that takes long.
@@ -130,7 +130,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> O
         buffer: B,
         guard: Guard<S, E>,
         sender: Sender,
-        compression: Option<ToCompress>,
+        compression: Option<ToCompress<B>>,
     ) -> Result<Self, ProtectError> {
         let step = match guard {
             Guard::None => Step::None,
@@ -146,6 +146,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> O
     /// Returns the buffer as it is now.
     pub const fn buffer(&self) -> &B {
         &self.buffer
+    }
+
+    /// True if the message is to be compressed, into a further buffer of no more bytes.
+    pub const fn is_compressed(&self) -> bool {
+        self.compression.is_some()
     }
 
     /// Returns the bytes of the frame, prefix included, if it is not compressed.
@@ -173,7 +178,7 @@ pub fn signed_at_once<B, S>(
     mut buffer: B,
     messages: impl IntoIterator<Item = Signature<S>>,
     sender: Sender,
-    compression: Option<ToCompress>,
+    compression: Option<ToCompress<B>>,
 ) -> Result<Framed<B>, ProtectError>
 where
     B: AsRef<[u8]> + AsMut<[u8]>,
@@ -181,8 +186,8 @@ where
 {
     // MS-SMB2 3.1.4.1: a message is signed first and then compressed.
     sign_each(buffer.as_mut(), messages, sender)?;
-    let message = compressed(buffer.as_mut(), compression);
-    framed(buffer, message)
+    let Framed { buffer, range } = compressed(buffer, compression);
+    framed(buffer, range)
 }
 
 fn sign_each<S: AsRef<SigningKey>>(
@@ -231,7 +236,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
 
     fn algorithm(&self) -> Option<Algorithm> {
         // Compression takes longer than either.
-        if let Some(compression) = self.compression {
+        if let Some(compression) = &self.compression {
             return Some(compression.algorithm());
         }
         match &self.step {
@@ -248,8 +253,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     fn run(mut self) -> Self::Done {
         // MS-SMB2 3.1.4.1: a message is signed first and then compressed.
         self.sign()?;
-        let Self { mut buffer, step, compression, .. } = self;
-        let message = compressed(buffer.as_mut(), compression);
+        let Self { buffer, step, compression, .. } = self;
+        let Framed { mut buffer, range: message } = compressed(buffer, compression);
         if let Step::Seal(key, sealing) = step {
             // MS-SMB2 3.1.4.3: a message is compressed first and then encrypted.
             let whole = buffer.as_mut().get_mut(..message.end);
@@ -261,12 +266,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>, S: AsRef<SigningKey>, E: AsRef<SealingKey>> W
     }
 }
 
-/// Compresses the message behind the headroom, if it is to be; returns its place.
-fn compressed(buffer: &mut [u8], compression: Option<ToCompress>) -> Range<usize> {
-    let message = HEADROOM..buffer.len();
+/// Compresses the message behind the headroom, if it is to be; returns its place, which has no prefix yet.
+fn compressed<B>(buffer: B, compression: Option<ToCompress<B>>) -> Framed<B>
+where
+    B: AsRef<[u8]> + AsMut<[u8]>,
+{
     match compression {
-        None => message,
-        Some(compression) => compression.compress(buffer, message),
+        None => Framed { range: HEADROOM..buffer.as_ref().len(), buffer },
+        Some(compression) => compression.compress(buffer),
     }
 }
 

@@ -75,8 +75,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         out.set_remote_data(RemoteData { bytes, buffers, transform });
         return Ok(Status::SUCCESS);
     }
-    let may_compress = may_be_compressed(rq, open, &request);
-    let direct = if may_compress { None } else { direct(rq, file, &request)? };
+    let thrift = may_be_compressed(rq, open, &request).then(|| open.thrift());
+    // Data that is left out goes the road without a copy.
+    let thrift = thrift.filter(|thrift| !thrift.leaves_out(request.length as usize));
+    let direct = if thrift.is_some() { None } else { direct(rq, file, &request)? };
     let payload = match direct {
         Some(payload) => payload,
         None => Payload::Buf(read(rq, file, &request, caching, out).await?),
@@ -87,10 +89,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     write_head(count, hooked!(rq.connection, pads_reads), out);
     if let Payload::Buf(data) = &payload
-        && may_compress
-        && open.shrinks(data)
+        && let Some(thrift) = thrift.filter(|thrift| thrift.tries(data))
     {
-        out.compress_payload();
+        out.compress_payload(Arc::clone(thrift));
     }
     out.set_payload(payload);
     Ok(Status::SUCCESS)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use frevo_net::buffer::{Buf, HEADROOM};
 use frevo_net::file_io::FileFd;
+use frevo_proto::protection::Thrift;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::operation::OperationId;
 use frevo_wire::file_id::FileId;
@@ -68,8 +69,8 @@ pub(crate) struct Response {
     binding: Option<Arc<Session>>,
     operation: Option<OperationId>,
     is_unsigned: bool,
-    /// The payload is to be compressed.
-    is_compressed: bool,
+    /// The payload is to be compressed; its file gets the result.
+    compressed: Option<Arc<Thrift>>,
     /// Boxed: each request of a connection has room for this.
     remote_data: Option<Box<RemoteData>>,
     invalidates: Option<u32>,
@@ -118,7 +119,7 @@ impl Response {
     pub(crate) fn clear_body(&mut self) {
         self.bytes.truncate(HEADER_LEN);
         self.payload = None;
-        self.is_compressed = false;
+        self.compressed = None;
         self.remote_data = None;
         self.built = None;
     }
@@ -173,14 +174,15 @@ impl Response {
         self.payload = Some(payload);
     }
 
-    /// Has the payload compressed on its way, if nothing but this response is in its frame.
-    pub(crate) const fn compress_payload(&mut self) {
-        self.is_compressed = true;
+    /// Has the payload compressed on its way, if nothing but this response is in its frame. `thrift` gets
+    /// the result.
+    pub(crate) fn compress_payload(&mut self, thrift: Arc<Thrift>) {
+        self.compressed = Some(thrift);
     }
 
-    /// True if the payload is to be compressed.
-    pub(crate) const fn is_compressed(&self) -> bool {
-        self.is_compressed
+    /// Takes what gets the result, if the payload is to be compressed.
+    pub(crate) const fn take_compressed(&mut self) -> Option<Arc<Thrift>> {
+        self.compressed.take()
     }
 
     /// True for a reply with so much in memory that protecting and sending it takes long.

@@ -10,7 +10,7 @@ use frevo_net::send_queue::{OutFrame, Segment};
 use frevo_proto::Dialect;
 use frevo_proto::limits::FRAME_MAX;
 use frevo_proto::protection::send_policy::{self, Answer as Reply, Signer as KeyOwner};
-use frevo_proto::protection::{Protection, ToCompress};
+use frevo_proto::protection::{Protection, Thrift, ToCompress};
 use frevo_wire::codec::Writer;
 use frevo_wire::error_response::ErrorId;
 use frevo_wire::header::HEADER_LEN;
@@ -57,8 +57,8 @@ pub(super) struct Assembly {
     bytes: Vec<u8>,
     parts: SmallVec<[Part; 4]>,
     payload: Option<Payload>,
-    /// The payload is to be compressed if it is the only one.
-    is_compressed: bool,
+    /// The payload is to be compressed if it is the only one; its file gets the result.
+    compressed: Option<Arc<Thrift>>,
     /// The client's key that the first response invalidates.
     invalidates: Option<u32>,
     /// The channel whose key sealed the request, and seals all replies to it.
@@ -78,7 +78,7 @@ impl Assembly {
             bytes: Vec::new(),
             parts: SmallVec::new(),
             payload: None,
-            is_compressed: false,
+            compressed: None,
             invalidates: None,
             seal: sealed.clone(),
             request_seal: sealed,
@@ -188,7 +188,7 @@ impl Assembly {
         if row.is_hashed {
             self.hashed = Some((request.command, header.session_id, status));
         }
-        self.is_compressed = self.parts.is_empty() && out.is_compressed();
+        self.compressed = out.take_compressed().filter(|_| self.parts.is_empty());
         let (mut body, payload) = out.into_parts();
         if let Some(room) = body.first_chunk_mut() {
             *room = header.to_bytes();
@@ -274,13 +274,16 @@ impl Assembly {
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
         let invalidates = self.invalidates;
-        let Self { bytes, parts, payload, seal, hashed, is_compressed, .. } = self;
+        let Self { bytes, parts, payload, seal, hashed, compressed, .. } = self;
         if parts.is_empty() {
             return;
         }
         let head = bytes.len();
-        let compression = connection.info.compression().filter(|_| is_compressed);
-        let to_compress = compression.map(|compression| ToCompress { compression, head });
+        let to_compress = connection.info.compression().zip(compressed).map(|both| {
+            let (compression, thrift) = both;
+            let room: fn(usize) -> Buf = |bytes| Buf::zeroed(0, bytes);
+            ToCompress { compression, head, room, thrift: Some(thrift) }
+        });
         let (frame, tail) = match payload {
             Some(Payload::Buf(mut buf)) => {
                 buf.push_front(&bytes);

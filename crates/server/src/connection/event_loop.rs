@@ -232,6 +232,7 @@ impl EventLoop<'_> {
     async fn finish(&mut self, is_orderly: bool) {
         let connection = self.connection;
         let replies = &connection.outgoing.replies;
+        connection.info.backlog.end_waits();
         if !is_orderly {
             replies.abandon();
         }
@@ -354,24 +355,30 @@ impl EventLoop<'_> {
     }
 
     /// Returns true if `frame` begins now; else it joins the row of those that are checked before.
-    fn begins_now(&self, frame: &mut Buf) -> bool {
+    fn begins_now(&mut self, frame: &mut Buf) -> bool {
+        let connection = self.connection;
         let more = self.reader.has_more() || self.reader.is_inside_frame();
-        self.connection.incoming.has_company.set(more || !self.in_flight.is_empty());
-        self.connection.begins_now(frame)
+        connection.incoming.has_company.set(more || !self.in_flight.is_empty());
+        if connection.incoming.arrivals.opens_with_company(&connection.keyring(), frame) {
+            self.check_with_those_behind(frame);
+        }
+        connection.begins_now(frame)
     }
 
     /// Verifies or unseals `frame` together with those behind it that have come, if that is faster.
     fn check_together(&mut self, frame: &mut Buf) {
         let connection = self.connection;
-        let keys = connection.keyring();
-        let arrivals = &connection.incoming.arrivals;
-        if !arrivals.gains_company(&keys, frame) {
-            return;
+        if connection.incoming.arrivals.gains_company(&connection.keyring(), frame) {
+            self.check_with_those_behind(frame);
         }
+    }
+
+    fn check_with_those_behind(&mut self, frame: &mut Buf) {
+        let connection = self.connection;
         let bytes = CHECKED_TOGETHER_BYTES_MAX.saturating_sub(frame.len());
         self.receive_more(CHECKED_TOGETHER - 1, bytes);
         let frames = std::iter::once(frame).chain(self.reader.ready_frames());
-        arrivals.check_together(&connection.keyring(), frames);
+        connection.incoming.arrivals.check_together(&connection.keyring(), frames);
     }
 
     /// Receives what has arrived, until `count` frames or `bytes` bytes of frames are there, or

@@ -58,7 +58,7 @@ impl Connection {
     pub(super) fn protect(
         &self,
         frame: Buf,
-        to_compress: Option<ToCompress>,
+        to_compress: Option<ToCompress<Buf>>,
         guard: ReplyGuard<'_>,
         is_whole: bool,
         finish: impl FnOnce(Buf) -> OutFrame + 'static,
@@ -106,7 +106,6 @@ impl Connection {
     /// Waits for what other threads do for the connection, which has ended: until then its memory
     /// counts.
     pub(super) async fn settle_elsewhere(&self) {
-        self.info.backlog.end_waits();
         while self.is_elsewhere() {
             poll_fn(|cx| self.poll_elsewhere(cx)).await;
         }

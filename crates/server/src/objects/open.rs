@@ -7,7 +7,7 @@ mod vanishing;
 use std::fmt;
 use std::fmt::Write;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
@@ -77,8 +77,8 @@ pub struct Open {
     logical_flow: ArcSwapOption<LogicalFlow>,
     /// Its operations, on all channels.
     pub under_way: Arc<UnderWay>,
-    /// [`Thrift`] of the data that READs return.
-    thrift: AtomicU16,
+    /// [`Thrift`] of the data that READs return, from the first one on that asks for compressed data.
+    thrift: OnceLock<Arc<Thrift>>,
 }
 
 /// The survival of an Open, with the table of Opens that survive.
@@ -190,17 +190,13 @@ impl Open {
             promise: Mutex::default(),
             logical_flow: ArcSwapOption::empty(),
             under_way: Arc::default(),
-            thrift: AtomicU16::new(0),
+            thrift: OnceLock::new(),
         }
     }
 
-    /// True if `data` that a READ returns is worth compressing.
-    pub(crate) fn shrinks(&self, data: &[u8]) -> bool {
-        // READs that run side by side may forget each other's results, which changes speed alone.
-        let mut thrift = Thrift::from_bits(self.thrift.load(Ordering::Relaxed));
-        let is_worth = thrift.tries(data);
-        self.thrift.store(thrift.to_bits(), Ordering::Relaxed);
-        is_worth
+    /// Returns the thrift in compressing the data that READs return.
+    pub(crate) fn thrift(&self) -> &Arc<Thrift> {
+        self.thrift.get_or_init(Arc::default)
     }
 
     /// Returns the logical flow that it is of.

@@ -41,6 +41,9 @@ struct FrameCheck {
 pub(crate) struct Arrivals {
     /// The results for frames whose turn has not come.
     ahead: CheckedAhead,
+    /// The results for the frames that come next, if they were decrypted together before their compression
+    /// is looked at.
+    opened: CheckedAhead,
     /// Frames in their order, whose first is being checked or expanded elsewhere.
     lined_up: RefCell<Row<Result<LinedUp, Doom>>>,
 }
@@ -54,13 +57,23 @@ impl Arrivals {
     /// Forgets all results, with the channels that they hold.
     pub(crate) fn forget_checked(&self) {
         self.ahead.forget();
+        self.opened.forget();
     }
 
-    /// True if `frame`, which is the next, is better checked together with those behind it.
+    /// True if `frame`, which begins now, is better checked together with those behind it.
     pub(crate) fn gains_company(&self, keys: &Keyring<'_>, frame: &[u8]) -> bool {
         frame.len() >= TOGETHER_BYTES_MIN
             && self.ahead.is_empty()
-            && batched_proof(keys, frame).is_some()
+            && batched_proof(keys, frame).is_some_and(|by| !by.opens_first(keys))
+    }
+
+    /// True if `frame`, which is the next and may be compressed, is better decrypted together with those
+    /// behind it.
+    pub(crate) fn opens_with_company(&self, keys: &Keyring<'_>, frame: &[u8]) -> bool {
+        keys.info.compression().is_some()
+            && frame.len() >= TOGETHER_BYTES_MIN
+            && self.opened.is_empty()
+            && batched_proof(keys, frame).is_some_and(|by| by.opens_first(keys))
     }
 
     /// Checks the first of `frames`, and those behind it that have the same key.
@@ -79,11 +92,13 @@ impl Arrivals {
             }
             batch.push(frame);
         }
-        let Some(Batched { channel, proof }) = by.filter(|_| batch.len() > 1) else { return };
+        let Some(by) = by.filter(|_| batch.len() > 1) else { return };
+        let results = if by.opens_first(keys) { &self.opened } else { &self.ahead };
+        let Batched { channel, proof } = by;
         let Some(check) = check_of(&channel, proof) else { return };
         tracing::trace!(target: "frevo::connection", frames = batch.len(), "checked together");
-        let results = Incoming::new(batch, check, Sender::Client).run();
-        self.ahead.extend(results.into_iter().map(|Received { verdict, .. }| {
+        let checked = Incoming::new(batch, check, Sender::Client).run();
+        results.extend(checked.into_iter().map(|Received { verdict, .. }| {
             verdict.map(|verdict| Checked { channel: Rc::clone(&channel), verdict })
         }));
     }
@@ -108,7 +123,14 @@ impl Arrivals {
         frame: Buf,
     ) -> Option<Buf> {
         let sizes = Sizes { memory: frame.capacity(), wire: 0 };
-        match expanding::look(keys, company, compression, frame) {
+        let looked = match self.opened.take() {
+            None => expanding::look(keys, company, compression, frame),
+            Some(Checked { channel, verdict }) => {
+                let received = Received { frame, verdict: Some(verdict) };
+                expanding::look_at_opened(keys, company, compression, received, channel)
+            }
+        };
+        match looked {
             Looked::Ready(LinedUp { frame, checked: None, .. }) => {
                 return self.line_up(keys, company, frame);
             }
@@ -224,6 +246,13 @@ impl Arrivals {
 struct Batched {
     channel: Rc<Channel>,
     proof: Proof,
+}
+
+impl Batched {
+    /// True for frames whose compression is looked at when they have come: until then they are sealed.
+    fn opens_first(&self, keys: &Keyring<'_>) -> bool {
+        self.proof == Proof::Seal && keys.info.compression().is_some()
+    }
 }
 
 /// Returns the channel whose key `frame` is checked with, if a batch is faster. Left out are the

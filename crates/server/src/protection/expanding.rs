@@ -51,6 +51,17 @@ struct Expander {
     company: Company,
 }
 
+/// Looks at a sealed frame that was decrypted together with others, with the key of `channel`.
+pub(super) fn look_at_opened(
+    keys: &Keyring<'_>,
+    company: Company,
+    compression: Compression,
+    received: Received<Buf>,
+    channel: Rc<Channel>,
+) -> Looked {
+    Expander::of(keys, company, compression).begin(received, Some(channel))
+}
+
 /// Looks at a frame of a connection with `compression`, and begins to expand it if it is compressed.
 pub(super) fn look(
     keys: &Keyring<'_>,
@@ -159,7 +170,7 @@ impl Expander {
         received: Received<Buf>,
         found: Expandable,
     ) -> Result<Received<Buf>, Doom> {
-        let work: Expanding<Buf> = Expanding::new(received, found, room(found), Sender::Client);
+        let work: Expanding<Buf> = Expanding::new(received, found, room, Sender::Client);
         Ok(self.server.crypto_threads().run_here(work)?)
     }
 
@@ -177,15 +188,15 @@ impl Expander {
             None => self.holder.expand(&self.backlog, found.frame_len()).await.ok_or(ENDED)?,
         };
         let Some(site) = site else { return Ok((self.expand_here(received, found)?, charged)) };
-        let work = Expanding::new(received, found, room(found), Sender::Client).then(check);
+        let work = Expanding::new(received, found, room, Sender::Client).then(check);
         let done = self.server.crypto_threads().hand_over(site, work);
         Ok((done.await.ok_or(LOST)??, charged))
     }
 }
 
-/// The memory for an expanded frame.
-fn room(found: Expandable) -> Buf {
-    Buf::zeroed(HEADROOM, found.frame_len())
+/// Makes the memory for an expanded frame.
+fn room(bytes: usize) -> Buf {
+    Buf::zeroed(HEADROOM, bytes)
 }
 
 /// A frame with its result, which was found with the key of `channel`.

@@ -65,7 +65,7 @@ pub(crate) struct Reply {
     /// The message or the compound.
     pub(crate) frame: Buf,
     /// The data that is compressed; None if nothing is.
-    pub(crate) to_compress: Option<ToCompress>,
+    pub(crate) to_compress: Option<ToCompress<Buf>>,
 }
 
 impl From<Buf> for Reply {
@@ -255,7 +255,10 @@ impl Replies {
         finish: impl FnOnce(Buf) -> OutFrame + 'static,
     ) -> Result<(), Doom> {
         self.protect_gathered()?;
-        let sizes = Sizes { memory: reply.buffer().capacity(), wire: reply.frame_bytes() };
+        // A message that is compressed gets a buffer of its own, of no more bytes.
+        let buffers = if reply.is_compressed() { 2 } else { 1 };
+        let memory = reply.buffer().capacity() * buffers;
+        let sizes = Sizes { memory, wire: reply.frame_bytes() };
         let done = threads.hand_over(site, reply);
         let work = async move { done.await?.ok().map(|framed| finish(unprefixed(framed))) };
         self.leaving.borrow_mut().push_work(Box::pin(work), sizes);

@@ -234,7 +234,7 @@ impl Peer {
         self.last_compressed = found.map(|_| frame.len());
         let Some(found) = found else { return };
         let received = Received { frame: std::mem::take(frame), verdict: None };
-        let room = vec![0; found.frame_len()];
+        let room: fn(usize) -> Vec<u8> = |len| vec![0; len];
         let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Server);
         *frame = work.run().expect("it expands").frame;
     }

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use frevo_crypto::{Cipher, SealingKey, SigningAlgorithm, SigningKey};
+use frevo_proto::protection::Codec;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use crate::client::draft::pack;
+use crate::client::draft::{pack, seal};
 use crate::client::files::{data, read_draft, write_draft};
+use crate::client::world::in_own_world;
 use crate::client::*;
+use crate::compression::{squeezed, squeezing};
 use crate::protected::{By, Protected, Writes, malform};
 
 /// Length of a WRITE's data: enough for a batch, and many fit the connection.
@@ -85,6 +88,14 @@ fn counted(test: &impl AsyncFn(&World, &Batches)) {
     let batches = Batches::default();
     tracing::subscriber::with_default(batches.clone(), || {
         in_world(async |world| test(world, &batches).await);
+    });
+}
+
+/// The same with a server that compresses.
+fn counted_compressing(test: &impl AsyncFn(&World, &Batches)) {
+    let batches = Batches::default();
+    tracing::subscriber::with_default(batches.clone(), || {
+        in_own_world(false, &squeezing(), async |world| test(world, &batches).await);
     });
 }
 
@@ -317,4 +328,63 @@ fn a_malformed_frame_does_not_spoil_those_before_it() {
             assert_eq!(batches.take() > 0, by.gains(), "{by:?}");
         });
     }
+}
+
+/// Requests that come together over a connection that has negotiated compression: sealed ones are
+/// decrypted together before that is looked at. Some of them are compressed.
+#[test]
+fn sealed_requests_that_may_be_compressed_are_opened_together() {
+    for by in BATCHED {
+        counted_compressing(&async |world, batches| {
+            let offer = Offer { compression: vec![2, 4], chained: true, ..by.offer() };
+            for compressed in [&[][..], &[0], &[3, 4], &[COUNT - 1]] {
+                let mut writer = Protected::open_with(world, by, &offer).await;
+                batches.take();
+                let frame = |at| {
+                    let draft = writer.write(WRITES, at);
+                    if !compressed.contains(&at) {
+                        return writer.frame(draft);
+                    }
+                    let mut draft = writer.mount.put(draft);
+                    writer.peer.stamp(&mut draft);
+                    let message = squeezed(&draft.bytes(), 112, Codec::Lz77, true);
+                    seal(&message, &writer.mount.logon, writer.mount.logon.id)
+                };
+                let frames: Vec<_> = (0..COUNT).map(frame).collect();
+                let lens: Vec<_> = frames.iter().map(Vec::len).collect();
+                writer.send_all(&frames).await;
+                let statuses = writer.statuses(COUNT).await;
+                assert_eq!(statuses, [Status::SUCCESS; COUNT], "{by:?}, {compressed:?}, {lens:?}");
+                let content = world.content("data");
+                assert!((0..COUNT).all(|at| WRITES.is_in(&content, at)), "{by:?}");
+                let checked = batches.take();
+                if compressed.is_empty() {
+                    let expected = if by.gains() { COUNT - 2..=COUNT } else { 0..=0 };
+                    assert!(expected.contains(&checked), "{by:?}: {checked} checked together");
+                }
+                writer.peer.expect_alive_in(&writer.mount).await;
+                writer.peer.close(&writer.mount, writer.file).await;
+                std::fs::remove_file(world.path("data")).unwrap();
+            }
+        });
+    }
+}
+
+/// MS-SMB2 3.3.5.2.1.1: as without compression, those before a frame that does not unseal are answered,
+/// and those behind it never happened.
+#[test]
+fn a_wrong_tag_among_requests_that_may_be_compressed_ends_the_connection() {
+    let by = By::Seal(Cipher::Aes128Ccm);
+    counted_compressing(&async |world, batches| {
+        let offer = Offer { compression: vec![2], ..by.offer() };
+        for wrong in [0, 4, COUNT - 1] {
+            let mut writer = Protected::open_with(world, by, &offer).await;
+            batches.take();
+            let mut frames = writer.frames_of(WRITES);
+            frames[wrong][300] ^= 1;
+            writer.send_all(&frames).await;
+            writer.expect_end_at(world, WRITES, wrong).await;
+            assert_eq!(batches.take() > 0, by.gains());
+        }
+    });
 }

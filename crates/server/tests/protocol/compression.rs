@@ -1,6 +1,7 @@
 //! Compression: MS-SMB2 2.2.3.1.3, 3.3.4.1.5, 3.3.5.4, 3.3.5.7 and 3.3.5.12.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_proto::Negotiated as Terms;
@@ -27,7 +28,7 @@ use crate::elsewhere::Placing;
 const ALL: [u16; 5] = [4, 2, 3, 1, 5];
 
 /// A server whose shares `off`, `asked` and `all` compress as they are called.
-fn squeezing() -> World {
+pub(crate) fn squeezing() -> World {
     squeezing_by(Arc::new(frevo_server::ambient::Host))
 }
 
@@ -56,7 +57,7 @@ fn text(len: usize) -> Vec<u8> {
 }
 
 /// Bytes that do not shrink.
-fn noise(len: usize) -> Vec<u8> {
+pub(crate) fn noise(len: usize) -> Vec<u8> {
     let mut state = 88_172_645_463_325_252u64;
     let next = || {
         state ^= state << 13;
@@ -81,7 +82,7 @@ async fn session(world: &World, share: &str, offer: &Offer) -> (Peer, Mount) {
 }
 
 /// Compresses a message as a client may: with a head of `plain` bytes, and the rest by the codec.
-fn squeezed(message: &[u8], plain: usize, codec: Codec, chained: bool) -> Vec<u8> {
+pub(crate) fn squeezed(message: &[u8], plain: usize, codec: Codec, chained: bool) -> Vec<u8> {
     let rest = &message[plain..];
     let mut room = vec![0; rest.len() * 2 + 1000];
     let count = codec.compress_into(rest, &mut room).unwrap();
@@ -367,6 +368,55 @@ fn large_messages_keep_their_order() {
                 assert!(world.server.messages_elsewhere() >= before + 2, "{share}");
             }
         }
+    });
+}
+
+/// A reply that is compressed elsewhere is charged with the buffer that it is compressed into.
+#[test]
+fn both_buffers_of_a_compressed_reply_are_charged() {
+    const LEN: u32 = 4 << 20;
+    let place = |bytes| match bytes {
+        100_000.. => CryptoPlace::After(Duration::from_secs(2)),
+        _ => CryptoPlace::Core,
+    };
+    in_own_world(true, &squeezing_by(Arc::new(Placing(place))), async |world| {
+        world.file("text", text(LEN as usize));
+        let (mut peer, mount) = session(world, "asked", &offer(&ALL, true)).await;
+        let file = peer.open_file(&mount, &Want::existing("text")).await;
+        let charged = || world.server.ledger.account("ann").bytes();
+        for (draft, is_compressed) in
+            [(read_draft(file, 0, LEN), false), (asking(file, 0, LEN), true)]
+        {
+            let before = charged();
+            let ids = peer.send(vec![mount.put(draft)], mount.via()).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let bytes = charged() - before;
+            assert!(bytes >= LEN as usize, "{bytes}");
+            assert_eq!(bytes >= 2 * LEN as usize, is_compressed, "{bytes}");
+            peer.collect(&ids).await.pop().unwrap().ok();
+            assert_eq!(peer.last_compressed.is_some(), is_compressed);
+        }
+    });
+}
+
+/// The result of compression counts: data that a look takes for text, and that does not shrink, is
+/// left out from then on.
+#[test]
+fn data_that_did_not_shrink_is_left_out() {
+    in_own_world(false, &squeezing(), async |world| {
+        // Each of the READs is too short for a look.
+        let content = [noise(3000), text(40_000)].concat();
+        world.file("mixed", &content);
+        let (mut peer, mount) = session(world, "asked", &offer(&ALL, true)).await;
+        let file = peer.open_file(&mount, &Want::existing("mixed")).await;
+        let mut compressed = Vec::new();
+        for offset in [3000, 0, 3000, 6000, 0, 3000, 3000, 3000] {
+            let reply = peer.on(&mount, asking(file, offset, 3000)).await;
+            assert_eq!(data(&reply), &content[offset as usize..][..3000]);
+            compressed.push(peer.last_compressed.is_some());
+        }
+        // After the first failure one is left out; the next one shrinks, and forgives it.
+        assert_eq!(compressed, [true, false, false, true, false, false, true, true]);
     });
 }
 

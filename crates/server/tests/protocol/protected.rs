@@ -76,7 +76,12 @@ pub(crate) struct Protected {
 
 impl Protected {
     pub(crate) async fn open(world: &World, by: By) -> Self {
-        let (mut peer, mount) = world.session("ann", &by.offer()).await;
+        Self::open_with(world, by, &by.offer()).await
+    }
+
+    /// Opens it over a connection with these terms.
+    pub(crate) async fn open_with(world: &World, by: By, offer: &Offer) -> Self {
+        let (mut peer, mount) = world.session("ann", offer).await;
         let file = peer.open_file(&mount, &Want::file("data")).await;
         Self { peer, mount, file, by }
     }

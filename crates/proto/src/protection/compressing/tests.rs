@@ -26,22 +26,22 @@ fn message(data: &[u8]) -> Vec<u8> {
 
 /// Compresses a message as the pipeline does. None if it stays as it is.
 fn compressed(compression: Compression, whole: &[u8]) -> Option<Vec<u8>> {
-    let mut buffer = [&[9; 11][..], whole].concat();
-    let place = 11..buffer.len();
-    let to_compress = ToCompress { compression, head: HEAD };
-    let new = to_compress.compress(&mut buffer, place.clone());
-    assert_eq!(new.start, 11);
-    if new == place {
-        assert_eq!(&buffer[place], whole);
+    let old = [&[9; HEADROOM][..], whole].concat();
+    let room = |len| vec![0; len];
+    let to_compress = ToCompress { compression, head: HEAD, room, thrift: None };
+    let Framed { buffer, range } = to_compress.compress(old.clone());
+    assert_eq!(range.start, HEADROOM);
+    if range.end == old.len() {
+        assert_eq!(buffer, old);
         return None;
     }
-    Some(buffer[new].to_vec())
+    Some(buffer[range].to_vec())
 }
 
 fn expanded(compression: Compression, frame: &[u8]) -> Vec<u8> {
     let found = compression.look(frame, MAX).unwrap().unwrap();
-    let room = vec![0; found.frame_len()];
     let received = crate::protection::Received { frame: frame.to_vec(), verdict: None };
+    let room: fn(usize) -> Vec<u8> = |len| vec![0; len];
     let work: crate::protection::Expanding<Vec<u8>> =
         crate::protection::Expanding::new(received, found, room, frevo_crypto::Sender::Client);
     crate::protection::Work::run(work).unwrap().frame
@@ -124,33 +124,46 @@ fn runs_of_one_byte_are_patterns_from_64_on() {
     assert_eq!(compressed(with(&[PATTERN], false), &message(&[0; 4000])), None);
 }
 
+/// The compressed message is written into the room that the caller makes, and nothing larger.
 #[test]
-fn data_that_does_not_shrink_is_tried_less_and_less() {
-    let mut state = 1u64;
-    let noise: Vec<u8> = (0..64 << 10)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) as u8
-        })
-        .collect();
-    let text = b"words and words ".repeat(4096);
-    let mut thrift = Thrift::default();
-    assert!(thrift.tries(&text) && thrift.tries(&text));
-    assert!(!thrift.tries(&noise));
-    // One message is left out, then two, up to 64.
-    for left_out in [1, 2, 4, 8, 16, 32, 64, 64] {
-        for _ in 0..left_out {
-            assert!(!thrift.tries(&text));
+fn a_message_is_compressed_into_the_room_of_the_caller() {
+    use core::cell::Cell;
+    std::thread_local!(static ASKED: Cell<usize> = const { Cell::new(0) });
+    for codec in Codec::ALL {
+        for is_chained in [false, true] {
+            let whole = message(&b"words ".repeat(40_000));
+            let buffer = [&[9; HEADROOM][..], &whole].concat();
+            let thrift = Arc::new(Thrift::default());
+            let to_compress = ToCompress {
+                compression: with(&[codec.id()], is_chained),
+                head: HEAD,
+                room: |len| {
+                    ASKED.set(len);
+                    vec![0; len]
+                },
+                thrift: Some(Arc::clone(&thrift)),
+            };
+            let Framed { buffer, range } = to_compress.compress(buffer);
+            assert!(range.start == HEADROOM && range.len() < whole.len() / 4);
+            assert_eq!((buffer.len(), buffer.capacity()), (ASKED.get(), ASKED.get()));
+            assert!(ASKED.get() < HEADROOM + whole.len(), "{codec:?}: {}", ASKED.get());
+            assert!(!thrift.leaves_out(2000), "it has shrunk");
         }
-        thrift = Thrift::from_bits(thrift.to_bits());
-        assert!(!thrift.tries(&noise));
     }
-    for _ in 0..64 {
-        assert!(!thrift.tries(&text));
-    }
-    assert!(thrift.tries(&text) && thrift.tries(&text));
-    assert!(!thrift.tries(&text[..1024]), "no data of 1,024 bytes");
-    assert!(thrift.tries(&text[..1025]));
+    let mut state = 1u64;
+    let noise = core::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u8
+    });
+    let noise: Vec<u8> = noise.take(3000).collect();
+    let buffer = [&[9; HEADROOM][..], &message(&noise)].concat();
+    let thrift = Arc::new(Thrift::default());
+    let compression = with(&[LZ77], false);
+    let told = Some(Arc::clone(&thrift));
+    let kept = ToCompress { compression, head: HEAD, room: |len| vec![0; len], thrift: told }
+        .compress(buffer.clone());
+    assert_eq!(kept, Framed { range: HEADROOM..buffer.len(), buffer });
+    assert!(thrift.leaves_out(2000), "it has not shrunk");
 }
 
 proptest! {

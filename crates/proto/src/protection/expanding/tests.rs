@@ -17,11 +17,29 @@ fn negotiated() -> Compression {
 
 fn expand(frame: &[u8]) -> Result<Vec<u8>, Disconnect> {
     let found = negotiated().look(frame, MAX)?.expect("it is compressed");
-    let room = vec![0x55; found.frame_len()];
+    let room: fn(usize) -> Vec<u8> = |len| vec![0x55; len];
     let received = Received { frame: frame.to_vec(), verdict: None };
     let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Client);
     assert!(work.bytes() >= found.frame_len());
     work.run().map(|received| received.frame)
+}
+
+/// Memory for a frame that waits for its turn, or for another thread, is not taken yet.
+#[test]
+fn memory_is_taken_where_a_frame_is_expanded() {
+    use core::cell::Cell;
+    std::thread_local!(static TAKEN: Cell<usize> = const { Cell::new(0) });
+    let frame = unchained(|_| {});
+    let found = negotiated().look(&frame, MAX).unwrap().unwrap();
+    let received = Received { frame, verdict: None };
+    let room: fn(usize) -> Vec<u8> = |len| {
+        TAKEN.set(TAKEN.get() + len);
+        vec![0; len]
+    };
+    let work: Expanding<Vec<u8>> = Expanding::new(received, found, room, Sender::Client);
+    assert_eq!(TAKEN.get(), 0);
+    assert_eq!(work.run().unwrap().frame.len(), 3064);
+    assert_eq!(TAKEN.get(), 3064);
 }
 
 /// A message of 64 KiB with a pattern, compressed with the codec.

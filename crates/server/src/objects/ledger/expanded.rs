@@ -45,11 +45,11 @@ impl Holder {
     ) -> Option<Expanded> {
         let _waits = backlog.await_expansion();
         loop {
-            if let Some(charged) = self.try_expand(bytes) {
-                return Some(charged);
-            }
             if backlog.is_over() {
                 return None;
+            }
+            if let Some(charged) = self.try_expand(bytes) {
+                return Some(charged);
             }
             // Others free memory without a notice.
             sleep(MEMORY_LOOK).await;

@@ -420,6 +420,30 @@ async fn a_connection_that_has_ended_keeps_no_reply_waiting() {
     assert_eq!(ledger.bytes(), 0);
 }
 
+/// Tests that a compressed request that waits for memory ends with its connection, and takes none of what
+/// comes free then.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_has_ended_expands_nothing() {
+    const LIMIT: usize = 256 << 20;
+    let ledger = Ledger::default();
+    ledger.set_limit(LIMIT);
+    let (ann, backlog) = (ledger.account("ann"), Arc::<Backlog>::default());
+    let much = ann.charge(Kind::Frame, LIMIT - (1 << 20)).unwrap();
+    let expand = {
+        let (ann, backlog) = (Arc::clone(&ann), Arc::clone(&backlog));
+        async move { ann.expand(&backlog, 1 << 20).await.is_some() }
+    };
+    let waits = tokio::spawn(expand);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(!waits.is_finished() && backlog.has_compressed());
+    backlog.end_waits();
+    drop(much);
+    let soon = tokio::time::timeout(Duration::from_millis(100), waits);
+    assert!(!soon.await.expect("it waits no longer").unwrap(), "it was given up");
+    assert!(!backlog.has_compressed());
+    assert_eq!(ledger.bytes(), 0);
+}
+
 /// Tests that small requests of an account that has more than its part go on while an eighth of the
 /// memory is left, and one at a time on each connection when it is not.
 #[test]
