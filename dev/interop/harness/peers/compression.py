@@ -4,9 +4,12 @@ The bytes on the link tell whether data went compressed; the files have to be th
 """
 
 import random
+import shutil
+import subprocess
+import time
 from pathlib import Path
 
-from ..model import Failure, group
+from ..model import Failure, Skip, group
 from .cifs import guest
 from .frevo_client import Client
 from .ksmbd import Ksmbd, built
@@ -132,3 +135,70 @@ def own(ctx):
                 client.run("get", client.url(file), back / file)
                 if (back / file).read_bytes() != data:
                     raise Failure(f"{file} differs")
+
+
+# Rate of the link, and how many times as fast a log has to be with compression.
+LINK, FASTER = "100mbit", 3
+
+
+def log_lines():
+    """Makes 25 MB of a web server's log."""
+    dice = random.Random(11)
+    agents = [
+        "Mozilla/5.0 (X11; Linux x86_64; rv:133.0) Gecko/20100101 Firefox/133.0",
+        "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/131.0.0.0",
+        "curl/8.11.0",
+    ]
+    pages = [f"/{folder}/{number}" for folder in ("papers", "photos", "news") for number in range(200)]
+    lines, length, second = [], 0, 0
+    while length < 25_000_000:
+        second += dice.randrange(3)
+        address = f"198.51.100.{dice.randrange(256)}"
+        at = f"30/Nov/2026:{second // 3600 % 24:02}:{second // 60 % 60:02}:{second % 60:02} +0000"
+        size, agent = dice.randrange(200, 90_000), dice.choice(agents)
+        lines.append(f'{address} - - [{at}] "GET {dice.choice(pages)} HTTP/1.1" 200 {size} "-" "{agent}"\n')
+        length += len(lines[-1])
+    return "".join(lines).encode()
+
+
+def seconds(work):
+    """Returns the shortest time of three."""
+    times = []
+    for _ in range(3):
+        began = time.monotonic()
+        work()
+        times.append(time.monotonic() - began)
+    return min(times)
+
+
+@group("client/compress-link", profile="compression", seconds=40)
+def link(ctx):
+    """Frevo's client over a link of 100 Mbit/s: --compress on copies a log 3 times as fast as off."""
+    source, back, log = ctx.work / "log", ctx.work / "back", log_lines()
+    source.write_bytes(log)
+    ctx.server.share = "squeezed"
+    there = ctx.server.directory / "squeezed" / "log"
+    off, on = (Client(ctx, ["--compress", word]) for word in ("off", "on"))
+    if not shutil.which("tc"):
+        with ctx.check("link"):
+            raise Skip("there is no tc")
+        return
+    # Client and server are in one network namespace, which only this group uses now.
+    shape = ["tc", "qdisc", "replace", "dev", "lo", "root", "tbf", "rate", LINK, "burst", "256kb", "limit", "1mb"]
+    subprocess.run(shape, check=True)
+    try:
+        for verb, words, copy in [("put", [source, off.url("log")], there), ("get", [off.url("log"), back], back)]:
+
+            def once(client, verb=verb, words=words, copy=copy):
+                copy.unlink(missing_ok=True)
+                client.run(verb, *words)
+
+            with ctx.check(verb):
+                slow, fast = (seconds(lambda client=client: once(client)) for client in (off, on))
+                if copy.read_bytes() != log:
+                    raise Failure("the copy differs")
+                ctx.log.write(f"{verb}: {slow:.2f} s without compression, {fast:.2f} s with it\n")
+                if slow < FASTER * fast:
+                    raise Failure(f"{slow:.2f} s without compression, {fast:.2f} s with it")
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
