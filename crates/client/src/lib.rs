@@ -233,6 +233,7 @@ mod quic;
 mod redirect;
 mod refusals;
 mod rpc;
+mod rpc_logon;
 mod rpc_over_tcp;
 mod sequences;
 mod session;

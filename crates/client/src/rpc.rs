@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use frevo_auth::Initiator;
-use frevo_auth::initiator::Step;
 use frevo_rpc::client::RpcError;
 use frevo_rpc::{AuthLevel, Client as Association, SyntaxId};
 use frevo_wire::command::create::CreateOptions;
@@ -12,12 +11,13 @@ use frevo_wire::command::read;
 use frevo_wire::dtyp::AccessMask;
 
 use crate::Status;
-use crate::ambient::{Ambient, random};
+use crate::ambient::Ambient;
 use crate::connection::Call;
 use crate::error::{Cause, During, Error, Result};
-use crate::limits::{ATTEMPTS, LOGON_ROUNDS};
+use crate::limits::ATTEMPTS;
 use crate::open::Open;
 use crate::open::create::Ask;
+use crate::rpc_logon::{self, Carrier, NotBound};
 use crate::session::Session;
 use crate::share::Replay;
 
@@ -52,17 +52,22 @@ impl<'a> Repeats<'a> {
 
 /// An open pipe that is bound to an interface.
 pub(crate) struct Pipe {
-    open: Arc<Open>,
+    file: PipeFile,
     association: Association,
 }
+
+/// The pipe as a file, which carries PDUs.
+struct PipeFile(Arc<Open>);
 
 impl Pipe {
     /// Opens `name` and binds to `interface`.
     pub(crate) async fn open(session: &Session, name: &str, interface: SyntaxId) -> Result<Self> {
-        let mut pipe = Self::unbound(session, name, Association::new(interface)).await?;
-        let bind = pipe.association.bind();
-        pipe.bound(&bind).await?.map_err(|error| pipe.refused(&error.to_string()))?;
-        Ok(pipe)
+        let file = PipeFile::open(session, name).await?;
+        let mut association = Association::new(interface);
+        let bind = association.bind();
+        let bound = rpc_logon::bind(&file, &mut association, &bind).await;
+        bound.map_err(|why| file.not_bound(why))?;
+        Ok(Self { file, association })
     }
 
     /// Opens `name` and binds to `interface`, with calls that are signed by a logon of their own. None if the
@@ -71,65 +76,21 @@ impl Pipe {
         session: &Session,
         name: &str,
         interface: SyntaxId,
-        mut logon: Initiator,
+        logon: Initiator,
         ambient: &dyn Ambient,
     ) -> Result<Option<Self>> {
-        let association = Association::protected(interface, AuthLevel::INTEGRITY);
-        let mut pipe = Self::unbound(session, name, association).await?;
-        let url = pipe.open.url.clone();
-        let token = logon.initial_token(&[], ambient.now().0).during("log on at", &url)?;
-        let mut pdu = pipe.association.bind_with(&token);
-        for round in 0..LOGON_ROUNDS {
-            match pipe.bound(&pdu).await? {
-                Ok(()) => {}
-                Err(RpcError::NotAccepted) => return Ok(None),
-                // Only the answer to a challenge can be wrong.
-                Err(RpcError::Fault(_) | RpcError::Refused(_)) if round > 0 => {
-                    return Err(Error::new(Status::ACCESS_DENIED, "log on at", url));
-                }
-                Err(error) => return Err(pipe.refused_by(error)),
-            }
-            let step = logon.step(&pipe.association.token(), ambient.now().0);
-            match step.during("log on at", &url)? {
-                Step::Continue(token) => pdu = pipe.association.go_on_with(&token),
-                Step::Done(_) => {
-                    let confounder = random(ambient).during("log on at", &url)?;
-                    let established = pipe.association.establish(logon.protection(confounder));
-                    established.map_err(|error| pipe.refused_by(error))?;
-                    return Ok(Some(pipe));
-                }
-            }
+        let file = PipeFile::open(session, name).await?;
+        let mut association = Association::protected(interface, AuthLevel::INTEGRITY);
+        match rpc_logon::log_on(&file, &mut association, logon, ambient).await {
+            Ok(()) => Ok(Some(Self { file, association })),
+            Err(NotBound::Bind(RpcError::NotAccepted)) => Ok(None),
+            Err(why) => Err(file.not_bound(why)),
         }
-        Err(pipe.refused("the logon takes too many rounds"))
-    }
-
-    /// Writes a bind, or a further token of the logon, and takes its answer.
-    async fn bound(&mut self, pdu: &[u8]) -> Result<std::result::Result<(), RpcError>> {
-        let mut answer = self.exchange(pdu).await?;
-        loop {
-            match self.association.handle_bind_reply(&answer) {
-                Ok(true) => return Ok(Ok(())),
-                Ok(false) => answer = self.more().await?,
-                Err(error) => return Ok(Err(error)),
-            }
-        }
-    }
-
-    async fn unbound(session: &Session, name: &str, association: Association) -> Result<Self> {
-        let ipc = session.share("IPC$").await?;
-        let access = AccessMask::READ_DATA
-            | AccessMask::WRITE_DATA
-            | AccessMask::APPEND_DATA
-            | AccessMask::READ_ATTRIBUTES;
-        let mut ask = Ask::existing(access);
-        ask.options = CreateOptions::EMPTY;
-        let (open, _) = Open::new(&ipc, name, ask, "open").await?;
-        Ok(Self { open, association })
     }
 
     /// Makes a call and returns the stub of its answer.
     pub(crate) async fn call(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>> {
-        self.call_if_known(opnum, stub).await?.ok_or_else(|| self.refused("RPC fault"))
+        self.call_if_known(opnum, stub).await?.ok_or_else(|| self.file.refused("RPC fault"))
     }
 
     /// Makes a call and returns the stub of its answer. None when the server answers with a fault,
@@ -142,53 +103,69 @@ impl Pipe {
         let mut fragments = self.association.call(opnum, stub);
         let last = fragments.pop().unwrap_or_default();
         for fragment in fragments {
-            self.write(&fragment).await?;
+            self.file.write(&fragment).await?;
         }
-        let mut answer = self.exchange(&last).await?;
+        let mut answer = self.file.exchange(&last).await?;
         loop {
             match self.association.handle_bytes(&answer) {
                 Ok(Some(stub)) => return Ok(Some(stub)),
                 Ok(None) => {}
                 Err(RpcError::Fault(status)) => {
-                    tracing::debug!(pipe = %self.open.url, opnum, %status, "RPC fault");
+                    tracing::debug!(pipe = %self.url(), opnum, %status, "RPC fault");
                     return Ok(None);
                 }
-                Err(error) => return Err(self.refused_by(error)),
+                Err(error) => return Err(self.file.refused_by(error)),
             }
-            answer = self.more().await?;
+            answer = self.file.more().await?;
         }
     }
 
     /// The URL, for messages.
     pub(crate) fn url(&self) -> &str {
-        &self.open.url
+        &self.file.0.url
+    }
+}
+
+impl PipeFile {
+    async fn open(session: &Session, name: &str) -> Result<Self> {
+        let ipc = session.share("IPC$").await?;
+        let access = AccessMask::READ_DATA
+            | AccessMask::WRITE_DATA
+            | AccessMask::APPEND_DATA
+            | AccessMask::READ_ATTRIBUTES;
+        let mut ask = Ask::existing(access);
+        ask.options = CreateOptions::EMPTY;
+        let (open, _) = Open::new(&ipc, name, ask, "open").await?;
+        Ok(Self(open))
+    }
+
+    fn not_bound(&self, why: NotBound<Error>) -> Error {
+        let logon = "log on at";
+        match why {
+            NotBound::Carrier(error) => error,
+            NotBound::Bind(error) => self.refused_by(error),
+            NotBound::Denied => Error::new(Status::ACCESS_DENIED, logon, &*self.0.url),
+            NotBound::Logon(cause) => Error::new(cause, logon, &*self.0.url),
+        }
     }
 
     fn refused_by(&self, error: RpcError) -> Error {
         match error {
             RpcError::Unprotected => {
                 let why = "an RPC answer is not protected as it should be; it may be forged";
-                Error::new(Cause::Security(why), "call", &*self.open.url)
+                Error::new(Cause::Security(why), "call", &*self.0.url)
             }
             error => self.refused(&error.to_string()),
         }
     }
 
     fn refused(&self, why: &str) -> Error {
-        tracing::debug!(pipe = %self.open.url, why, "RPC failed");
-        Error::new(Cause::Protocol("its RPC answer is not valid"), "call", &*self.open.url)
-    }
-
-    async fn exchange(&self, input: &[u8]) -> Result<Vec<u8>> {
-        let call = crate::open::fsctl::transceive(input, FRAGMENT);
-        let also = [Status::BUFFER_OVERFLOW];
-        let message = self.open.ask(Replay::Never, "call", &also, |id| Ok(call(id))).await?;
-        let response = ioctl::Response::parse(message.bytes()).during("call", &self.open.url)?;
-        Ok(response.output.to_vec())
+        tracing::debug!(pipe = %self.0.url, why, "RPC failed");
+        Error::new(Cause::Protocol("its RPC answer is not valid"), "call", &*self.0.url)
     }
 
     async fn write(&self, data: &[u8]) -> Result<()> {
-        self.open
+        self.0
             .ask(Replay::Never, "call", &[], |id| {
                 let request = frevo_wire::command::write::Request::new(id, 0, data);
                 Ok(Call::new(frevo_wire::Command::WRITE, |w| request.encode(w)))
@@ -196,17 +173,29 @@ impl Pipe {
             .await?;
         Ok(())
     }
+}
+
+impl Carrier for PipeFile {
+    type Error = Error;
+
+    async fn exchange(&self, input: &[u8]) -> Result<Vec<u8>> {
+        let call = crate::open::fsctl::transceive(input, FRAGMENT);
+        let also = [Status::BUFFER_OVERFLOW];
+        let message = self.0.ask(Replay::Never, "call", &also, |id| Ok(call(id))).await?;
+        let response = ioctl::Response::parse(message.bytes()).during("call", &self.0.url)?;
+        Ok(response.output.to_vec())
+    }
 
     async fn more(&self) -> Result<Vec<u8>> {
         let also = [Status::BUFFER_OVERFLOW];
         let message = self
-            .open
+            .0
             .ask(Replay::Never, "call", &also, |id| {
                 let request = read::Request::new(id, 0, FRAGMENT);
                 Ok(Call::new(frevo_wire::Command::READ, |w| request.encode(w)).cost(FRAGMENT))
             })
             .await?;
-        let response = read::Response::parse(message.bytes()).during("call", &self.open.url)?;
+        let response = read::Response::parse(message.bytes()).during("call", &self.0.url)?;
         if response.data.is_empty() {
             return Err(self.refused("the answer ends in the middle"));
         }

@@ -10,7 +10,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_auth::initiator::Step;
 use frevo_auth::kerberos::InitiatorEntropy;
 use frevo_auth::{Entropy, Initiator, Target};
 use frevo_net::transport::Stream;
@@ -26,8 +25,9 @@ use crate::ambient::random;
 use crate::credentials::Credentials;
 use crate::dial::Dial;
 use crate::error::Cause;
-use crate::limits::{LOGON_ROUNDS, RPC_ANSWER, RPC_BIND, TICKET_WITHIN};
+use crate::limits::{RPC_ANSWER, RPC_BIND, TICKET_WITHIN};
 use crate::options::Options;
+use crate::rpc_logon::{self, Carrier, NotBound};
 
 /// The port of the endpoint mapper, MS-RPCE 2.1.1.1.
 const MAPPER: u16 = 135;
@@ -72,10 +72,11 @@ impl Caller {
                 false => AuthLevel::INTEGRITY,
             };
             let stream = self.dial.dial_rpc(SocketAddr::new(at, port)).await?;
-            let calls = Calls::protected(interface, level);
-            let mut association = Association { stream, calls };
-            association.log_on(initiator, &self.options).await?;
-            Ok(association)
+            let mut calls = Calls::protected(interface, level);
+            let ambient = &*self.options.ambient;
+            let bound = rpc_logon::log_on(&stream, &mut calls, initiator, ambient).await;
+            bound.map_err(not_bound)?;
+            Ok(Association { stream, calls })
         })
         .await
     }
@@ -84,9 +85,10 @@ impl Caller {
     /// wrong port leads to nobody who can prove the server's name.
     async fn port(&self, at: IpAddr, interface: SyntaxId) -> Result<u16, Cause> {
         let stream = self.dial.dial_rpc(SocketAddr::new(at, MAPPER)).await?;
-        let mut mapper = Association { stream, calls: Calls::new(SyntaxId::EPM) };
-        mapper.send(&mapper.calls.bind()).await?;
-        mapper.bound().await?;
+        let mut calls = Calls::new(SyntaxId::EPM);
+        let bind = calls.bind();
+        rpc_logon::bind(&stream, &mut calls, &bind).await.map_err(not_bound)?;
+        let mut mapper = Association { stream, calls };
         let address = Address::Tcp { port: 0, host: [0; 4] };
         let asked = Tower { interface, transfer: SyntaxId::NDR, address };
         let answer = mapper.call(epm::MAP, &EptMap::new(asked, ENDPOINTS).encode()).await?;
@@ -140,48 +142,6 @@ pub(crate) struct Association {
 }
 
 impl Association {
-    /// Binds, and logs on. The error ACCESS_DENIED is a host that refuses the user: neither it nor another
-    /// one is asked again, as that could lock the account.
-    async fn log_on(&mut self, mut initiator: Initiator, options: &Options) -> Result<(), Cause> {
-        let ambient = &*options.ambient;
-        let token = initiator.initial_token(&[], ambient.now().0)?;
-        let mut pdu = self.calls.bind_with(&token);
-        for round in 0..LOGON_ROUNDS {
-            self.send(&pdu).await?;
-            self.bound().await.map_err(|why| match why {
-                // Only the answer to a challenge can be wrong.
-                Cause::Transport(error) if round > 0 && error.kind() == Unsupported => {
-                    Cause::Status(Status::ACCESS_DENIED)
-                }
-                why => why,
-            })?;
-            match initiator.step(&self.calls.token(), ambient.now().0)? {
-                Step::Continue(token) => pdu = self.calls.go_on_with(&token),
-                Step::Done(_) => {
-                    let protection = initiator.protection(random(ambient)?);
-                    return self.calls.establish(protection).map_err(cause);
-                }
-            }
-        }
-        Err(Cause::Protocol("its logon takes too many rounds"))
-    }
-
-    /// Waits for the answer to a bind. The error Unsupported is a host that refuses it: it does not have
-    /// the interface, or refuses the user.
-    async fn bound(&mut self) -> Result<(), Cause> {
-        loop {
-            let piece = self.receive().await?;
-            match self.calls.handle_bind_reply(&piece) {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(RpcError::Fault(_) | RpcError::Refused(_) | RpcError::NotAccepted) => {
-                    return Err(io::Error::from(Unsupported).into());
-                }
-                Err(error) => return Err(cause(error)),
-            }
-        }
-    }
-
     /// Makes a call that is answered soon, and returns the stub data of its answer.
     pub(crate) async fn ask(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>, Cause> {
         in_time(RPC_ANSWER, self.call(opnum, stub)).await
@@ -191,10 +151,10 @@ impl Association {
     /// [`Self::give_up`] makes further calls possible.
     pub(crate) async fn call(&mut self, opnum: u16, stub: &[u8]) -> Result<Vec<u8>, Cause> {
         for fragment in self.calls.call(opnum, stub) {
-            self.send(&fragment).await?;
+            send(&self.stream, &fragment).await?;
         }
         loop {
-            let piece = self.receive().await?;
+            let piece = receive(&self.stream).await?;
             if let Some(answer) = self.calls.handle_bytes(&piece).map_err(cause)? {
                 return Ok(answer);
             }
@@ -205,35 +165,62 @@ impl Association {
     pub(crate) const fn give_up(&mut self) {
         self.calls.give_up();
     }
+}
 
-    async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.stream.try_write_vectored(&[IoSlice::new(bytes)], false) {
-                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.stream.writable().await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+impl Carrier for Stream {
+    type Error = io::Error;
+
+    async fn exchange(&self, pdu: &[u8]) -> io::Result<Vec<u8>> {
+        send(self, pdu).await?;
+        receive(self).await
     }
 
-    /// Returns the next bytes, which do not get lost if the future is dropped.
-    async fn receive(&self) -> io::Result<Vec<u8>> {
-        let mut piece = vec![0; PIECE];
-        loop {
-            self.stream.readable().await?;
-            match self.stream.try_read_vectored(&mut [IoSliceMut::new(&mut piece)]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => {
-                    piece.truncate(count);
-                    return Ok(piece);
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+    async fn more(&self) -> io::Result<Vec<u8>> {
+        receive(self).await
+    }
+}
+
+async fn send(stream: &Stream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match stream.try_write_vectored(&[IoSlice::new(bytes)], false) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                stream.writable().await?;
             }
+            Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+/// Returns the next bytes, which do not get lost if the future is dropped.
+async fn receive(stream: &Stream) -> io::Result<Vec<u8>> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        stream.readable().await?;
+        match stream.try_read_vectored(&mut [IoSliceMut::new(&mut piece)]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => {
+                piece.truncate(count);
+                return Ok(piece);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The cause for callers. The error ACCESS_DENIED is a host that refuses the user, the error Unsupported one that
+/// refuses to bind: it does not have the interface, or refuses the user before it has asked for a proof.
+fn not_bound(why: NotBound<io::Error>) -> Cause {
+    match why {
+        NotBound::Carrier(error) => error.into(),
+        NotBound::Bind(RpcError::Fault(_) | RpcError::Refused(_) | RpcError::NotAccepted) => {
+            io::Error::from(Unsupported).into()
+        }
+        NotBound::Bind(error) => cause(error),
+        NotBound::Denied => Cause::Status(Status::ACCESS_DENIED),
+        NotBound::Logon(cause) => cause,
     }
 }
 
