@@ -162,6 +162,36 @@ fn the_server_makes_snapshots_and_clients_see_previous_versions() {
     );
 }
 
+/// A file that was renamed since, and one in a folder that was, have previous versions by their paths of today.
+#[test]
+fn what_was_renamed_has_previous_versions() {
+    let Some(site) = Site::new("what_was_renamed_has_previous_versions", "none") else { return };
+    let first = site.place.file("one", "first", 0o600);
+    site.client(&["mkdir", &site.url("old")]).succeeds();
+    for path in ["a.txt", "old/b.txt"] {
+        site.client(&["put", text(&first), &site.url(path)]).succeeds();
+    }
+    site.create();
+    site.client(&["mv", &site.url("a.txt"), &site.url("renamed.txt")]).succeeds();
+    site.client(&["mv", &site.url("old"), &site.url("new")]).succeeds();
+    for path in ["renamed.txt", "new/b.txt"] {
+        // The file stays the same one.
+        fs::write(site.share.join(path), "second").unwrap();
+    }
+    for path in ["renamed.txt", "new/b.txt"] {
+        let tokens = site.client(&["snapshots", &site.url(path)]);
+        assert_eq!(tokens.succeeds().lines().count(), 1, "{tokens:?}");
+        let token = tokens.out.split_whitespace().next().unwrap().to_owned();
+        let then = site.client(&["cat", &site.url(&format!("{token}/{path}"))]);
+        assert_eq!(then.succeeds(), "first", "{path}");
+    }
+    // The old paths are those of the snapshot.
+    let tokens = site.client(&["snapshots", &site.url("")]);
+    let token = tokens.succeeds().split_whitespace().next().unwrap();
+    assert_eq!(site.client(&["cat", &site.url(&format!("{token}/old/b.txt"))]).succeeds(), "first");
+    assert_ne!(site.client(&["cat", &site.url(&format!("{token}/other.txt"))]).code, 0);
+}
+
 #[test]
 fn a_schedule_thins_and_leaves_strangers_alone() {
     let test = "a_schedule_thins_and_leaves_strangers_alone";

@@ -44,6 +44,7 @@ pub mod patience;
 pub mod quota;
 pub mod refused_calls;
 mod remembered;
+mod renamed;
 mod reparse_tag;
 mod scsi;
 mod security;

@@ -132,6 +132,13 @@ pub const COARSE_TICK_MS: u64 = 2_000;
 /// Snapshots of one share; the oldest ones beyond are not shown.
 pub const SNAPSHOTS: usize = 1_024;
 
+/// Names of one file in a snapshot that are tried for a file that was renamed since.
+pub const RENAMED_LINKS: usize = 8;
+
+/// Folders above a path that is not there any more that are looked for, to find what was in a folder that was renamed
+/// since a snapshot.
+pub const RENAMED_FOLDERS: usize = 16;
+
 /// Locks under which names are looked up and then made.
 pub const NAMING_LOCKS: usize = 64;
 

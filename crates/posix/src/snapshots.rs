@@ -21,6 +21,7 @@ use crate::limits::{KEPT_SNAPSHOTS, SNAPSHOT_KEPT_FOR, SNAPSHOTS};
 use crate::names::DiskPath;
 use crate::options::PosixOptions;
 use crate::patience;
+use crate::renamed::Identity;
 use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
@@ -246,11 +247,13 @@ fn enter(folder: BorrowedFd<'_>, path: &Path) -> VfsResult<OwnedFd> {
 }
 
 impl Snapshots {
-    /// Returns the snapshots of a path; see [`frevo_store::Vfs::snapshots`].
+    /// Returns the snapshots of a path, and of what has the path today where they know that by its identity; see
+    /// [`frevo_store::Vfs::snapshots`].
     pub(crate) fn of(
         root: BorrowedFd<'_>,
         folders: &SnapshotFolders,
         wanted: &DiskPath,
+        today: impl FnOnce() -> Option<Identity>,
     ) -> VfsResult<Vec<Moment>> {
         // The server opens the folder of the snapshots with its own rights, even if the user has
         // none to it. Inside of a snapshot the user's rights apply.
@@ -267,17 +270,41 @@ impl Snapshots {
         if patience::gives_up(all.len()) {
             return Err(fault_of(Errno::AGAIN));
         }
+        let today = today();
         let has = |found: &SnapshotFolder| {
             let snapshot = {
                 let _server = credentials::as_server();
                 enter(folder.as_fd(), &found.path)?
             };
             let flags = OFlags::PATH | OFlags::NOFOLLOW;
-            let path = wanted.as_bytes();
-            sys::open_beneath(snapshot.as_fd(), path, flags, Mode::empty(), false)
-                .map_err(walk_fault)
+            let open = |path: &[u8]| {
+                sys::open_beneath(snapshot.as_fd(), path, flags, Mode::empty(), false)
+                    .map_err(walk_fault)
+            };
+            open(wanted.as_bytes()).or_else(|fault| {
+                let earlier = {
+                    let _server = credentials::as_server();
+                    today.and_then(|identity| identity.path_in(snapshot.as_fd()))
+                };
+                earlier.map_or(Err(fault), |path| open(&path))
+            })
         };
         Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
+    }
+
+    /// Returns the path that a file of today has in a snapshot. None if the snapshot does not know it.
+    pub(crate) fn earlier_path(
+        root: BorrowedFd<'_>,
+        folders: &SnapshotFolders,
+        taken: Moment,
+        today: Identity,
+    ) -> VfsResult<Option<Vec<u8>>> {
+        let _server = credentials::as_server();
+        let folder = folders.open(root)?;
+        let all = folders.find(folder.as_fd())?;
+        let found = all.iter().find(|found| found.taken == taken).ok_or(Fault::NotFound)?;
+        let snapshot = enter(folder.as_fd(), &found.path)?;
+        Ok(today.path_in(snapshot.as_fd()))
     }
 
     /// Opens a snapshot; see [`frevo_store::Vfs::snapshot`]. `begin` makes a share of the

@@ -52,3 +52,94 @@ fn subvolumes_are_snapshots() {
     assert_eq!(vfs.snapshot(moment, &Arc::default()).unwrap_err(), Fault::NotFound);
     assert!(vfs.snapshots(&Name::root()).unwrap().is_empty());
 }
+
+/// A share with the snapshot that was made before anything was renamed.
+struct Renamed {
+    _mounted: Mounted,
+    root: std::path::PathBuf,
+    vfs: PosixVfs,
+    then: Arc<dyn Vfs>,
+    moment: Moment,
+}
+
+impl Renamed {
+    fn new() -> Option<Self> {
+        let mounted = Mounted::new("btrfs", 128, &["-q"], "loop")?;
+        let root = mounted.path().join("share");
+        let btrfs = |arguments: &[&str]| {
+            let mut command = Command::new("btrfs");
+            let done = command.args(arguments).current_dir(mounted.path()).output();
+            assert!(done.unwrap().status.success());
+        };
+        btrfs(&["subvolume", "create", "share"]);
+        for folder in [".snapshots", "old folder/sub", "a/b/c"] {
+            std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in ["f", "g", "other", "old folder/sub/deep", "old folder/gone", "a/b/c/last"] {
+            std::fs::write(root.join(file), format!("{file} before")).unwrap();
+        }
+        let token = "@GMT-2024.02.29-12.00.00";
+        btrfs(&["subvolume", "snapshot", "-r", "share", &format!("share/.snapshots/{token}")]);
+        let snapshots = Some(".snapshots/@GMT-%Y.%m.%d-%H.%M.%S".parse().unwrap());
+        let options = PosixOptions { snapshots, ..PosixOptions::default() };
+        let vfs = PosixVfs::open_root(&root, options).unwrap();
+        let moment = Moment::of_token(token).unwrap();
+        let then = vfs.snapshot(moment, &Arc::default()).unwrap();
+        Some(Self { _mounted: mounted, root, vfs, then, moment })
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        std::fs::rename(self.root.join(from), self.root.join(to)).unwrap();
+    }
+
+    /// The content that a name of today had, if the snapshot knows it by another name.
+    fn earlier(&self, today: &str) -> Option<String> {
+        let earlier = self.vfs.name_in_snapshot(self.moment, &name(today)).unwrap()?;
+        let found = self.then.open(&earlier, &common::read());
+        Some(found.map_or_else(|fault| format!("{earlier:?}: {fault:?}"), |old| content(&old.node)))
+    }
+}
+
+#[test]
+fn what_was_renamed_since_is_found_in_a_snapshot() {
+    let Some(share) = Renamed::new() else { return };
+    share.rename("f", "new name");
+    std::fs::write(share.root.join("new name"), "after").unwrap();
+    assert_eq!(share.earlier("new name").as_deref(), Some("f before"));
+    assert_eq!(share.vfs.snapshots(&name("new name")).unwrap(), [share.moment]);
+    // A folder, with what is in it today, and what was.
+    share.rename("old folder", "new folder");
+    share.rename("new folder/sub", "new folder/below");
+    std::fs::remove_file(share.root.join("new folder/gone")).unwrap();
+    assert_eq!(
+        share.earlier("new folder\\below\\deep").as_deref(),
+        Some("old folder/sub/deep before")
+    );
+    assert_eq!(share.earlier("new folder\\gone").as_deref(), Some("old folder/gone before"));
+    let named = share.vfs.name_in_snapshot(share.moment, &name("new folder")).unwrap();
+    assert_eq!(named.unwrap().path(), "old folder");
+    assert_eq!(share.vfs.snapshots(&name("new folder\\below")).unwrap(), [share.moment]);
+    // A file that never was there.
+    std::fs::write(share.root.join("young"), "after").unwrap();
+    assert_eq!(share.earlier("young"), None);
+    assert_eq!(share.earlier("nowhere\\young"), None);
+    assert_eq!(share.vfs.snapshots(&name("young")).unwrap(), []);
+    std::fs::hard_link(share.root.join("g"), share.root.join("link")).unwrap();
+    assert_eq!(share.earlier("link").as_deref(), Some("g before"));
+    let none = share
+        .vfs
+        .name_in_snapshot(Moment::of_token("@GMT-2023.02.28-12.00.00").unwrap(), &name("link"));
+    assert_eq!(none, Err(Fault::NotFound));
+}
+
+/// n and n + 1 folders that are not there any more.
+#[test]
+fn so_many_folders_are_looked_for() {
+    let Some(share) = Renamed::new() else { return };
+    share.rename("a", "z");
+    let most = frevo_posix::limits::RENAMED_FOLDERS;
+    let deep = |folders: usize| format!("z{}", "\\x".repeat(folders));
+    let known = |folders| share.vfs.name_in_snapshot(share.moment, &name(&deep(folders))).unwrap();
+    assert_eq!(known(most - 1).unwrap().path(), deep(most - 1).replacen('z', "a", 1));
+    assert_eq!(known(most), None);
+}

@@ -217,6 +217,13 @@ pub trait Vfs: Any + Send + Sync + fmt::Debug {
         Err(Fault::NotFound)
     }
 
+    /// Returns the name that an object of today has in a snapshot which has nothing of the name of today: the object
+    /// was renamed since, or a folder above it. None if the snapshot does not know it.
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        let _ = (taken, name);
+        Ok(None)
+    }
+
     /// True if byte-range locks are to be shown to other programs by [`Node::show_lock`].
     fn shows_locks(&self) -> bool {
         false

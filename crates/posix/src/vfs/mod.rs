@@ -27,11 +27,12 @@ use crate::cache::{NameCache, Seen, ShortNames, Watching};
 use crate::case_rename::{is_one_entry, rename_case};
 use crate::casing::Casing;
 use crate::errno::fault_of;
-use crate::limits::{DIRECTORY_ON_CORE, PATH_BYTES, RETRIES};
+use crate::limits::{DIRECTORY_ON_CORE, PATH_BYTES, RENAMED_FOLDERS, RETRIES};
 use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
 use crate::patience;
+use crate::renamed::Identity;
 use crate::share::Share;
 use crate::share::guard::{self, Guard};
 use crate::share::reparse_way::Ways;
@@ -41,7 +42,7 @@ use crate::snapshots::{Snapshots, Wanted};
 use crate::stat;
 use crate::tunnels::Tunnels;
 use crate::xattr::DOSATTRIB;
-use crate::{host, quota, sys, volume};
+use crate::{host, quota, subvolumes, sys, volume};
 
 /// The access of a process to a shared folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,6 +303,18 @@ fn probe_openat2(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     rustix::fs::openat2(root, c".", flags, Mode::empty(), resolve)
 }
 
+impl PosixVfs {
+    /// Returns the identity of what has a name now. None if it is not of the share's file system, or has no time of
+    /// birth.
+    fn identity(&self, name: &Name) -> VfsResult<Option<Identity>> {
+        let how = OpenHow { open_link: true, ..OpenHow::LOOK };
+        let found = self.open(&name.with_stream(None), &how)?;
+        let FileKey { device, inode, .. } = found.node.key();
+        let birth = found.node.birth().filter(|_| device == self.share.home);
+        Ok(birth.map(|birth| Identity { inode, birth }))
+    }
+}
+
 impl Vfs for PosixVfs {
     fn open_parent(&self, name: &Name) -> VfsResult<Opened> {
         self.parent_of(name)
@@ -556,7 +569,35 @@ impl Vfs for PosixVfs {
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
         let Some(folders) = &self.share.options.snapshots else { return Ok(Vec::new()) };
         let path = DiskPath::of(name, false, self.share.spelling)?;
-        Snapshots::of(self.share.root.as_fd(), folders, &path)
+        let today = || self.identity(name).ok().flatten();
+        Snapshots::of(self.share.root.as_fd(), folders, &path, today)
+    }
+
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        let Some(folders) = &self.share.options.snapshots else { return Ok(None) };
+        let root = self.share.root.as_fd();
+        if !subvolumes::is_root(root).unwrap_or(false) {
+            return Ok(None);
+        }
+        let (mut today, mut rest) = (name.with_stream(None), Vec::new());
+        while !today.is_root() && rest.len() < RENAMED_FOLDERS {
+            match self.identity(&today) {
+                Ok(identity) => {
+                    let Some(identity) = identity else { return Ok(None) };
+                    let path = Snapshots::earlier_path(root, folders, taken, identity)?;
+                    let Some(path) = path else { return Ok(None) };
+                    let earlier = client_name(&path, self.share.spelling);
+                    let below = |at: Name, last: &String| at.child(last);
+                    return Ok(Some(rest.iter().rev().fold(earlier, below)));
+                }
+                Err(Fault::NotFound | Fault::PathNotFound) => {
+                    rest.push(today.last().to_owned());
+                    today = today.parent();
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(None)
     }
 
     fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {

@@ -311,6 +311,11 @@ impl Vfs for ActingVfs {
         Ok(Arc::new(Self { inner, whom: self.whom.clone() }))
     }
 
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        let _acting = self.whom.act()?;
+        self.inner.name_in_snapshot(taken, name)
+    }
+
     fn shows_locks(&self) -> bool {
         self.inner.shows_locks()
     }

@@ -526,7 +526,7 @@ pub(super) const HOSTILE_OLD: &[i64] = &[
 pub(super) const HOSTILE_OLD: &[i64] = &[];
 
 /// Requests of `ioctl(2)` that the server makes: cloning, attributes, compression and extents of
-/// files; the UUID of a file system; bytes that wait in a socket or pipe; what the standard library does.
+/// files; the UUID of a file system; names of a file of btrfs; bytes that wait in a socket or pipe; what the standard library does.
 pub(super) const IOCTLS: &[u64] = &[
     0x4004_9409, // FICLONE
     0x4020_940D, // FICLONERANGE
@@ -535,6 +535,7 @@ pub(super) const IOCTLS: &[u64] = &[
     0x4008_6602, // FS_IOC_SETFLAGS
     0x8011_1500, // FS_IOC_GETFSUUID
     0xC020_660B, // FS_IOC_FIEMAP
+    0xC038_9423, // BTRFS_IOC_INO_PATHS
     0x541B,      // FIONREAD
     0x5421,      // FIONBIO
     0x5450,      // FIONCLEX

@@ -34,16 +34,38 @@ pub(super) fn choose<'a>(
     let found = token(text);
     let Some(time) = timewarp else {
         return match found {
-            Some((moment, rest)) if is_warped(live, text)? => {
-                Ok((snapshot(live, moment, places)?, rest))
-            }
+            Some((moment, rest)) if is_warped(live, text)? => then(live, moment, places, rest),
             _ => Ok((Arc::clone(live), Cow::Borrowed(text))),
         };
     };
     let moment = Moment::of(time).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     // If the path and the create context both name a snapshot, it must be the same one.
     let rest = found.filter(|(same, _)| *same == moment).map(|(_, rest)| rest);
-    Ok((snapshot(live, moment, places)?, rest.unwrap_or(Cow::Borrowed(text))))
+    then(live, moment, places, rest.unwrap_or(Cow::Borrowed(text)))
+}
+
+/// The file system at that time, and the name there. What has nothing by that name, but by an earlier one, is meant by
+/// that: it was renamed since, or a folder above it.
+/// Deviation: MS-SMB2 3.3.5.9.4 has the open go by the path alone.
+fn then<'a>(
+    live: &Arc<dyn Vfs>,
+    moment: Moment,
+    places: &Arc<HostPlaces>,
+    text: Cow<'a, str>,
+) -> Result<(Arc<dyn Vfs>, Cow<'a, str>), Status> {
+    let vfs = snapshot(live, moment, places)?;
+    let (path, stream) = text.split_at(text.find(':').unwrap_or(text.len()));
+    let Ok(name) = Name::parse(path, Rules::Windows) else { return Ok((vfs, text)) };
+    if name.is_root() || !matches!(vfs.stat(&name), Err(Fault::NotFound | Fault::PathNotFound)) {
+        return Ok((vfs, text));
+    }
+    let text = match live.name_in_snapshot(moment, &name) {
+        Ok(Some(earlier)) => Cow::Owned(format!("{}{stream}", earlier.path())),
+        // The search takes too long for a core thread; see `is_warped`.
+        Err(Fault::Leased) => return Err(Fault::Leased.status()),
+        Ok(None) | Err(_) => text,
+    };
+    Ok((vfs, text))
 }
 
 fn snapshot(

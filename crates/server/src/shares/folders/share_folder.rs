@@ -466,6 +466,10 @@ impl Vfs for ShareFolder {
         self.present()?.snapshot(taken, places)
     }
 
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        self.present()?.name_in_snapshot(taken, name)
+    }
+
     fn shows_locks(&self) -> bool {
         self.shows_locks.load(Ordering::Acquire)
     }

@@ -271,6 +271,10 @@ impl Vfs for LinkedVfs {
         self.files.snapshot(taken, places)
     }
 
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        self.files.name_in_snapshot(taken, name)
+    }
+
     fn shows_locks(&self) -> bool {
         self.files.shows_locks()
     }

@@ -2,8 +2,9 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
 use frevo_store::name::Rules;
-use frevo_store::vfs::{Existence, Fault, OpenHow, Replacement, VfsResult};
-use frevo_store::{FileKey, Vfs};
+use frevo_store::snapshot::Moment;
+use frevo_store::vfs::{Existence, Fault, OpenHow, Opened, Replacement, Space, VfsResult, Volume};
+use frevo_store::{FileKey, Node, Stat, Vfs};
 use frevo_wire::dtyp::FileTime;
 
 use super::expiry::Walk;
@@ -473,4 +474,60 @@ fn a_deletion_far_below_leaves_the_core() {
         assert!(!world.path(&path.replace('\\', "/")).exists());
     }
     assert_eq!(world.bin_of("ann").len(), 2);
+}
+
+/// A share whose snapshot has everything under one name.
+#[derive(Debug)]
+struct Renaming {
+    inner: Arc<dyn Vfs>,
+    earlier: &'static str,
+}
+
+impl Vfs for Renaming {
+    fn open(&self, name: &Name, how: &OpenHow) -> VfsResult<Opened> {
+        self.inner.open(name, how)
+    }
+
+    fn remove(&self, name: &Name, key: FileKey) -> VfsResult<()> {
+        self.inner.remove(name, key)
+    }
+
+    fn rename(&self, from: &Name, key: FileKey, to: &Name, replace: bool) -> VfsResult<Name> {
+        self.inner.rename(from, key, to, replace)
+    }
+
+    fn link(&self, node: &dyn Node, to: &Name, replace: bool) -> VfsResult<()> {
+        self.inner.link(node, to, replace)
+    }
+
+    fn stat(&self, name: &Name) -> VfsResult<Stat> {
+        self.inner.stat(name)
+    }
+
+    fn space(&self) -> VfsResult<Space> {
+        self.inner.space()
+    }
+
+    fn volume(&self) -> Arc<Volume> {
+        self.inner.volume()
+    }
+
+    fn name_in_snapshot(&self, _: Moment, _: &Name) -> VfsResult<Option<Name>> {
+        Ok(Some(name(self.earlier)))
+    }
+}
+
+#[test]
+fn no_earlier_name_leads_into_the_bin_of_another() {
+    let w = plain();
+    let then = Moment::of_token("@GMT-2024.02.29-12.00.00").unwrap();
+    for (earlier, is_found) in
+        [("docs\\a", true), (".recycle\\ann\\a", true), (".recycle\\bob\\a", false)]
+    {
+        let base = Arc::new(Renaming { inner: Arc::clone(&w.base), earlier });
+        let ann = RecyclingVfs::new(base, Arc::clone(&w.bin), "ann", None);
+        let found = ann.name_in_snapshot(then, &name("a")).unwrap();
+        assert_eq!(found.is_some(), is_found, "{earlier}");
+        assert_eq!(ann.name_in_snapshot(then, &name(".recycle\\bob\\a")), Ok(None));
+    }
 }

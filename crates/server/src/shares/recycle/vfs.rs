@@ -444,6 +444,15 @@ impl Vfs for RecyclingVfs {
         }))
     }
 
+    /// Finds nothing that is in the bin of another user, or was.
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        if self.region(name) == Region::Others {
+            return Ok(None);
+        }
+        let earlier = self.inner.name_in_snapshot(taken, name)?;
+        Ok(earlier.filter(|earlier| self.region(earlier) != Region::Others))
+    }
+
     fn shows_locks(&self) -> bool {
         self.inner.shows_locks()
     }
