@@ -39,7 +39,7 @@ pub use access::Token;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };
-pub use quotas::{LimitedUser, QuotaSource};
+pub use quotas::{LimitedOwner, OwnerKind, QuotaSource};
 pub use snapshots::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 pub use sockets::{Listening, Occupied};
 

@@ -1,4 +1,4 @@
-//! The quotas of users of the host on the file systems of shares.
+//! The quotas of users and groups of the host on the file systems of shares, and those of shares.
 
 use std::sync::Arc;
 
@@ -10,25 +10,40 @@ use crate::limits::{PROBE_PATIENCE, QUOTAS_AGE};
 
 /// The quotas of a server's file systems.
 pub trait QuotaSource: Send + Sync {
-    /// Returns the quotas of users with limits, the fullest first. It may block.
-    fn quotas(&self) -> Vec<LimitedUser>;
+    /// Returns the quotas of users, groups and shares with limits, the fullest first. It may block.
+    fn quotas(&self) -> Vec<LimitedOwner>;
 }
 
-/// A user of the host with limits on a file system.
+/// The kinds of owners of files that have quotas.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnerKind {
+    /// A user of the host.
+    #[default]
+    User,
+    /// A group of the host.
+    Group,
+    /// A share: whatever is in its folder, whoever owns it.
+    Share,
+}
+
+/// A user or a group of the host with limits on a file system, or a share with limits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LimitedUser {
-    /// The shares on the file system.
+pub struct LimitedOwner {
+    /// The kind of the owner.
+    pub kind: OwnerKind,
+    /// The shares on the file system; the share itself for one with limits.
     pub shares: Vec<String>,
-    /// The number of the user on the host.
-    pub user: u32,
-    /// Bytes that the user's files take.
+    /// The number of the user or group on the host, or of the share's project; 0 for a subvolume.
+    pub id: u32,
+    /// Bytes that the owner's files take.
     pub space: u64,
     /// Bytes beyond which there is a grace time. None for no limit, as in the other limits.
     pub soft_space: Option<u64>,
     /// Bytes that are not exceeded.
     pub hard_space: Option<u64>,
-    /// Count of the user's files and directories.
+    /// Count of the owner's files and directories; 0 for a subvolume.
     pub files: u64,
     /// Count beyond which there is a grace time.
     pub soft_files: Option<u64>,
@@ -38,7 +53,7 @@ pub struct LimitedUser {
     pub enforced: bool,
 }
 
-impl LimitedUser {
+impl LimitedOwner {
     /// Returns the fullest part of a limit, in thousandths.
     pub fn fullness(&self) -> u64 {
         let part = |used: u64, limit: Option<u64>| {
@@ -61,7 +76,7 @@ struct Known {
     read: Option<Instant>,
     /// True while a thread reads: storage that does not answer holds one thread.
     is_busy: bool,
-    users: Vec<LimitedUser>,
+    owners: Vec<LimitedOwner>,
 }
 
 /// Ends the reading, also after a panic.
@@ -75,7 +90,7 @@ impl Drop for Busy {
 
 impl Quotas {
     /// Returns the quotas, read again if they are old. Those before are the answer if that takes long.
-    pub(crate) async fn of(&self, source: Option<&Arc<dyn QuotaSource>>) -> Vec<LimitedUser> {
+    pub(crate) async fn of(&self, source: Option<&Arc<dyn QuotaSource>>) -> Vec<LimitedOwner> {
         let Some(source) = source else { return Vec::new() };
         let is_due = {
             let mut known = self.known.lock();
@@ -88,13 +103,13 @@ impl Quotas {
             let (source, known) = (Arc::clone(source), Arc::clone(&self.known));
             let reading = tokio::task::spawn_blocking(move || {
                 let busy = Busy(known);
-                let users = source.quotas();
+                let owners = source.quotas();
                 let mut known = busy.0.lock();
-                (known.read, known.users) = (Some(Instant::now()), users);
+                (known.read, known.owners) = (Some(Instant::now()), owners);
             });
             let _ = timeout(PROBE_PATIENCE, reading).await;
         }
-        self.known.lock().users.clone()
+        self.known.lock().owners.clone()
     }
 }
 
@@ -106,9 +121,9 @@ mod tests {
     struct Counting(AtomicU32);
 
     impl QuotaSource for Counting {
-        fn quotas(&self) -> Vec<LimitedUser> {
-            let user = self.0.fetch_add(1, Ordering::AcqRel);
-            vec![LimitedUser { user, ..LimitedUser::default() }]
+        fn quotas(&self) -> Vec<LimitedOwner> {
+            let id = self.0.fetch_add(1, Ordering::AcqRel);
+            vec![LimitedOwner { id, ..LimitedOwner::default() }]
         }
     }
 
@@ -117,24 +132,24 @@ mod tests {
         let source: Arc<dyn QuotaSource> = Arc::new(Counting(AtomicU32::new(7)));
         let quotas = Quotas::default();
         assert!(quotas.of(None).await.is_empty());
-        for user in [7, 7] {
-            assert_eq!(quotas.of(Some(&source)).await[0].user, user);
+        for id in [7, 7] {
+            assert_eq!(quotas.of(Some(&source)).await[0].id, id);
         }
         tokio::time::advance(QUOTAS_AGE).await;
-        assert_eq!(quotas.of(Some(&source)).await[0].user, 8);
+        assert_eq!(quotas.of(Some(&source)).await[0].id, 8);
     }
 
     #[test]
     fn the_fullest_limit_counts() {
-        let user = LimitedUser {
+        let owner = LimitedOwner {
             space: 50,
             files: 9,
             hard_space: Some(100),
             hard_files: Some(10),
-            ..LimitedUser::default()
+            ..LimitedOwner::default()
         };
-        assert_eq!(user.fullness(), 900);
-        assert_eq!(LimitedUser { hard_files: Some(0), ..user }.fullness(), 1_000);
-        assert_eq!(LimitedUser::default().fullness(), 0);
+        assert_eq!(owner.fullness(), 900);
+        assert_eq!(LimitedOwner { hard_files: Some(0), ..owner }.fullness(), 1_000);
+        assert_eq!(LimitedOwner::default().fullness(), 0);
     }
 }
