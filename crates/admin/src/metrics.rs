@@ -85,6 +85,7 @@ impl Collector for Scrape {
         self.cluster(&mut encoder)?;
         self.snapshots(&mut encoder)?;
         self.rates(&mut encoder)?;
+        self.logical_flows(&mut encoder)?;
         self.health(&mut encoder)
     }
 }
@@ -358,6 +359,36 @@ impl Scrape {
                 let label = [("rate", &*rate.name)];
                 ConstCounter::new(seconds(rate.held_us)).encode(one.encode_family(&label)?)
             })
+        })
+    }
+
+    /// Requests that limits of logical flows hold back. The ids of flows are no labels: clients choose them.
+    fn logical_flows(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let metrics = &self.metrics;
+        for (name, help, value) in [
+            ("frevo_storage_qos_flows", "Logical flows of storage QoS", metrics.logical_flows),
+            (
+                "frevo_storage_qos_waiting",
+                "Requests that wait for limits of logical flows",
+                metrics.flows_waiting,
+            ),
+        ] {
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            family(encoder, name, help, MetricType::Gauge, |one| {
+                ConstGauge::new(value).encode(one)
+            })?;
+        }
+        let (name, help) =
+            ("frevo_storage_qos_held", "Requests that limits of logical flows have held back");
+        family(encoder, name, help, MetricType::Counter, |one| {
+            ConstCounter::new(metrics.flows_held).encode(one)
+        })?;
+        let (name, help) = (
+            "frevo_storage_qos_held_seconds",
+            "Time for which limits of logical flows have held requests back",
+        );
+        family(encoder, name, help, MetricType::Counter, |one| {
+            ConstCounter::new(seconds(metrics.flows_held_us)).encode(one)
         })
     }
 

@@ -114,7 +114,7 @@ function withRates(sessions, now) {
       reads: grown("sent"),
       writes: grown("received"),
       rate: grown("operations"),
-      waits: waits.join(", "),
+      waits: waits.join(", ") + (row.limited_by ? " (" + clean(row.limited_by) + ")" : ""),
     };
   });
   earlier = next;
@@ -130,7 +130,7 @@ const clientColumns = [
   { head: "Reads", hint: "Sorts by reads and writes together", first: true, text: (row) => bytes(row.reads) + "/s", value: (row) => row.reads + row.writes, look: "number" },
   { head: "Writes", text: (row) => bytes(row.writes) + "/s", value: (row) => row.writes, look: "number" },
   { head: "Op/s", text: (row) => number(row.rate), value: (row) => row.rate, look: "number" },
-  { head: "Waits for", hint: "Parts of the time in which requests waited for the disk, for other clients, for credits, for the network or for the server's processor", text: (row) => row.waits, look: "short wide" },
+  { head: "Waits for", hint: "Parts of the time in which requests waited for the disk, for other clients, for credits, for limits of rate, for the network or for the server's processor", text: (row) => row.waits, look: "short wide" },
   { head: "Open", text: (row) => number(row.opens), value: (row) => row.opens, look: "number medium" },
   { head: "Idle", up: true, text: (row) => span(row.idle_ms / 1000), value: (row) => row.idle_ms, look: "number" },
 ];
@@ -240,19 +240,45 @@ function fullNodes(row) {
 }
 
 const quotaColumns = [
-  { head: "User", hint: "The number of the user on the server's host", up: true, text: (row) => String(row.user), value: (row) => row.user, look: "number" },
-  { head: "Shares", hint: "All shares on the file system of the quota", up: true, text: (row) => row.shares.join(", ") },
+  { head: "Quota of", hint: "A user or a group by its number on the server's host, or a whole share", up: true, text: (row) => (row.kind === "share" ? "share" : row.kind + " " + row.id) },
+  { head: "Shares", hint: "All shares on the file system of a user's or group's quota", up: true, text: (row) => row.shares.join(", ") },
   { head: "Full", hint: "The fullest of the limits", first: true, node: fullNodes, text: () => "", value: fullness },
   { head: "Space", text: (row) => bytes(row.space), value: (row) => row.space, look: "number" },
   { head: "Limit", text: (row) => limitOf(row.soft_space, row.hard_space, bytes), value: (row) => row.hard_space, look: "number" },
-  { head: "Files", text: (row) => number(row.files), value: (row) => row.files, look: "number medium" },
+  { head: "Files", text: (row) => (row.kind === "share" && row.files === 0 ? "\u2013" : number(row.files)), value: (row) => row.files, look: "number medium" },
   { head: "Limit", text: (row) => limitOf(row.soft_files, row.hard_files, number), value: (row) => row.hard_files, look: "number medium" },
 ];
 
+// --- Limits of rate ---
+
+function eachOf(row) {
+  return row.each === null ? "all together" : row.each + " (" + number(row.buckets) + ")";
+}
+
+// The users, sessions or addresses that are held back: `ann (write, 12 wait)`.
+function heldOf(row) {
+  const words = (one) => (one.waiting > 0 ? number(one.waiting) + " wait" : number(one.held) + " waited");
+  return row.most_held.map((one) => clean(one.who) + " (" + one.by + ", " + words(one) + ")").join(", ");
+}
+
+const perSecond = (value, show) => (value === null ? "\u2013" : show(value) + "/s");
+
+const rateColumns = [
+  { head: "Limit", up: true, text: (row) => row.name, look: "name" },
+  { head: "For each", hint: "Who has the limits on its own, and how many there are", text: eachOf },
+  { head: "Read", text: (row) => perSecond(row.read, bytes), value: (row) => row.read, look: "number medium" },
+  { head: "Write", text: (row) => perSecond(row.write, bytes), value: (row) => row.write, look: "number medium" },
+  { head: "Operations", text: (row) => perSecond(row.operations, number), value: (row) => row.operations, look: "number medium" },
+  { head: "Waiting", hint: "Requests that wait now", first: true, text: (row) => number(row.waiting), value: (row) => row.waiting, look: "number" },
+  { head: "Held back", hint: "Requests that have waited since the limit is in force", text: (row) => number(row.held), value: (row) => row.held, look: "number" },
+  { head: "For", text: (row) => span(row.held_us / 1e6), value: (row) => row.held_us, look: "number medium" },
+  { head: "Held back most", hint: "Those with limits of their own that wait now, or have waited longest, and the limit that they wait for", text: heldOf, look: "wide" },
+];
+
 // A card with a table is there while the table has rows.
-function showCard(name, rows) {
+function showCard(name, rows, more) {
   byId(name + "-card").hidden = rows.length === 0;
-  tables[name].show(rows);
+  tables[name].show(rows, more);
 }
 
 // --- Cluster ---
@@ -327,7 +353,8 @@ function build() {
   tables = {
     shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
     snapshots: table("snapshots", "Snapshots that the server makes of shares", snapshotColumns, { empty: "", others: "frevo status shows all" }),
-    quotas: table("quotas", "Users with limits, the fullest first", quotaColumns, { empty: "", others: "frevo quota show shows all" }),
+    quotas: table("quotas", "Users, groups and shares with limits, the fullest first", quotaColumns, { empty: "", others: "frevo quota show shows all" }),
+    rates: table("rates", "Limits of rate and what they hold back", rateColumns, { empty: "", others: "frevo status shows all" }),
     units: table("units", "Units of the cluster and their owners", unitColumns, { empty: "There are no shares with cluster = true." }),
     happenings: table("happenings", "What happened at this node", happeningColumns, { empty: "Nothing happened yet.", others: "the log has all" }),
     witness: table("witness", "Clients of other nodes that have registered here", witnessColumns, { empty: "No client of another node has registered here.", others: "frevo status shows more" }),
@@ -361,6 +388,7 @@ function show([history, status, opens, health, cluster, snapshots, quotas]) {
   tables.shares.show(shareRows(status.shares.rows, health), status.shares.more);
   showCard("snapshots", snapshots);
   showCard("quotas", quotas);
+  showCard("rates", status.rates.rows, status.rates.more);
   showCluster(cluster, status.witness);
   tables.clients.show(withRates(status.sessions.rows, performance.now()), status.sessions.more);
   tables.opens.show(opens.opens.rows, opens.opens.more);

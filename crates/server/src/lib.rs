@@ -124,8 +124,8 @@ pub use audit::Events;
 pub use base::watchdog::client_served;
 #[doc(inline)]
 pub use embed::{
-    ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, IntoListeners, Kick,
-    Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, RateStatus,
+    ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, HeldStatus, IntoListeners,
+    Kick, Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, RateStatus,
     Reload, Rows, RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus,
     ShareSpace, ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer,
     TargetStatus, UserList, WitnessStatus, vfs,

@@ -128,6 +128,72 @@ impl Rates {
     }
 }
 
+/// A limit of rate, and those whom it holds back.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Holding {
+    pub(super) limit: String,
+    /// The users, sessions or addresses with limits of their own, those first of which something waits.
+    pub(super) held: Vec<HeldOne>,
+}
+
+/// A user, a session or an address that a limit of rate holds back.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HeldOne {
+    pub(super) who: String,
+    /// `operations`, `read` or `write`.
+    pub(super) by: String,
+    /// Requests that wait now.
+    pub(super) waiting: u64,
+    /// Requests whose wait has ended since the look before.
+    pub(super) held: u64,
+}
+
+impl HeldOne {
+    /// The words for people: `ann (write, 12 wait)`.
+    fn words(&self) -> String {
+        let Self { who, by, waiting, held } = self;
+        match waiting {
+            0 => format!("{who} ({by}, {held} waited)"),
+            1 => format!("{who} ({by}, 1 waits)"),
+            _ => format!("{who} ({by}, {waiting} wait)"),
+        }
+    }
+}
+
+impl Holding {
+    /// A line for people: `fair holds back ann (write, 12 wait), bob (read, 1 waits)`.
+    pub(super) fn line(&self) -> String {
+        let held: Vec<String> = self.held.iter().map(HeldOne::words).collect();
+        format!("{} holds back {}", self.limit, held.join(", "))
+    }
+}
+
+/// The limits that hold users, sessions or addresses back on their own, or have since `before`.
+pub(super) fn holding(before: &Value, now: &Value) -> Vec<Holding> {
+    let rules = |status: &Value| status["rates"]["rows"].as_array().cloned().unwrap_or_default();
+    let most = |rule: &Value| rule["most_held"].as_array().cloned().unwrap_or_default();
+    let old = rules(before);
+    let held_by = |rule: &Value| {
+        let old = old.iter().find(|old| old["name"] == rule["name"]).map(most).unwrap_or_default();
+        let one = |row: &Value| {
+            let is_same = |old: &&Value| old["who"] == row["who"] && old["by"] == row["by"];
+            // One that was not shown before has waited since an unknown time: what waits now counts alone.
+            let earlier =
+                old.iter().find(is_same).map_or(number(row, "held"), |old| number(old, "held"));
+            let held = number(row, "held").saturating_sub(earlier);
+            HeldOne {
+                who: text(row, "who"),
+                by: text(row, "by"),
+                waiting: number(row, "waiting"),
+                held,
+            }
+        };
+        most(rule).iter().map(one).filter(|one| one.waiting > 0 || one.held > 0).collect::<Vec<_>>()
+    };
+    let holding = |rule: &Value| Holding { limit: text(rule, "name"), held: held_by(rule) };
+    rules(now).iter().map(holding).filter(|holding| !holding.held.is_empty()).collect()
+}
+
 /// The sessions of `now` with their rates since `before`.
 pub(super) fn rows(before: &Value, now: &Value, seconds: f64, order: Order) -> Vec<Row> {
     let sessions =
@@ -205,5 +271,23 @@ mod tests {
         assert_eq!(by_waiting[0].user, "ann");
         assert_eq!(rows(&before, &now, 2.0, Order::User)[0].user, "ann");
         assert_eq!(percentile(&[0, 0], 0.5), None);
+    }
+
+    #[test]
+    fn those_who_are_held_back_are_told_by_their_limit() {
+        let rate = |rows: Value| json!({"rates": {"rows": [{"name": "fair", "most_held": rows}]}});
+        let one = |who: &str, by: &str, waiting: u64, held: u64| json!({"who": who, "by": by, "waiting": waiting, "held": held});
+        let before = rate(json!([one("ann", "write", 0, 5), one("bob", "read", 0, 7)]));
+        let now = rate(json!([
+            one("ann", "write", 12, 9),
+            one("carol", "operations", 1, 4),
+            one("bob", "read", 0, 10),
+            one("dave", "read", 0, 10),
+        ]));
+        let lines: Vec<String> = holding(&before, &now).iter().map(Holding::line).collect();
+        let wanted = "fair holds back ann (write, 12 wait), carol (operations, 1 waits), bob (read, 3 waited)";
+        assert_eq!(lines, [wanted]);
+        assert_eq!(holding(&now, &before), []);
+        assert_eq!(holding(&Value::Null, &Value::Null), []);
     }
 }

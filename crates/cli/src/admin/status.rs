@@ -40,8 +40,8 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
         ));
     }
     if let Ok(answer) = ask(&arguments.place, "/quotas", None).await {
-        let users = serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default();
-        out.push_str(&quotas::shown(&users, host_name));
+        let owners = serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default();
+        out.push_str(&quotas::shown(&owners, quotas::owner_name));
     }
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
@@ -50,13 +50,9 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "clients of the witness", &status["witness"], witness);
     section(&mut out, "servers of namespaces", &status["targets"], targets);
     section(&mut out, "limits of rate", &status["rates"], rates);
+    section(&mut out, "held back most", &most_held(&status["rates"]), held_most);
     section(&mut out, "sessions that wait for limits", &held(&status), held_sessions);
     print(out.as_bytes())
-}
-
-/// The name of a user of the host, or the number.
-fn host_name(user: u32) -> String {
-    frevo_posix::user_name(user).ok().flatten().unwrap_or_else(|| user.to_string())
 }
 
 /// The sessions that a limit of rate holds back now.
@@ -105,6 +101,36 @@ fn rates(rows: &[Value]) -> Table {
             number(row, "held").to_string(),
             format!("{} s", number(row, "held_us") / 1_000_000),
         ]);
+    }
+    table
+}
+
+/// The users, sessions and addresses that limits of rate hold back most.
+fn most_held(rates: &Value) -> Value {
+    let rows = |of: &Value, key: &str| of[key].as_array().cloned().unwrap_or_default();
+    let mut held = Vec::new();
+    for rate in rows(rates, "rows") {
+        for mut one in rows(&rate, "most_held") {
+            one["limit"] = rate["name"].clone();
+            held.push(one);
+        }
+    }
+    serde_json::json!({ "rows": held })
+}
+
+fn held_most(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("HELD BACK", Left),
+        ("LIMIT", Left),
+        ("BY", Left),
+        ("WAITING", Right),
+        ("HELD", Right),
+        ("FOR", Right),
+    ]);
+    for row in rows {
+        let waited = format!("{} s", number(row, "held_us") / 1_000_000);
+        let [waiting, held] = ["waiting", "held"].map(|key| number(row, key).to_string());
+        table.row(&[text(row, "who"), text(row, "limit"), text(row, "by"), waiting, held, waited]);
     }
     table
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep_until;
 
 use super::arguments::{Order, TopArguments};
 use super::figures::{bytes, number, span, text};
-use super::rates::{Rates, Row, rows};
+use super::rates::{Holding, Rates, Row, holding, rows};
 use super::socket::ask;
 use super::status::parsed;
 use super::terminal::{Screen, Size};
@@ -17,6 +17,9 @@ use crate::console::print;
 use crate::exit::Done;
 use crate::printable::printable;
 use crate::text_table::{Align, Table};
+
+/// Limits of which the users, sessions or addresses are shown that they hold back.
+const LIMITS_SHOWN: usize = 3;
 
 /// The width of the output where there is no terminal.
 const PLAIN_WIDTH: usize = 120;
@@ -119,7 +122,7 @@ fn styled(lines: &[String], width: usize) -> Vec<String> {
     let style = |(at, line): (usize, &String)| match at {
         0 => format!("\x1b[1m{line}\x1b[m"),
         2 => format!("\x1b[2m{line}\x1b[m"),
-        4 if line.starts_with("USER") => format!("\x1b[7m{line:width$}\x1b[m"),
+        3.. if line.starts_with("USER ") => format!("\x1b[7m{line:width$}\x1b[m"),
         _ => line.clone(),
     };
     lines.iter().enumerate().map(style).collect()
@@ -178,6 +181,10 @@ fn lines(before: &Earlier, now: &Value, order: Order, size: Size) -> Vec<String>
         ..90 => format!("by {chosen}; o b l w u: another order, q: quit"),
         _ => format!("by {chosen}; keys: {keys}  q quit"),
     });
+    if !is_first {
+        let held = holding(before, now);
+        lines.extend(held.iter().take(LIMITS_SHOWN).map(|one| printable(&one.line())));
+    }
     lines.push(String::new());
     let rows = if is_first { Vec::new() } else { rows(before, now, *seconds, order) };
     if is_first {
@@ -253,6 +260,17 @@ fn table_of(
     table.lines()
 }
 
+/// A limit of rate with those whom it holds back.
+fn held_back(Holding { limit, held }: &Holding) -> Value {
+    let held: Vec<Value> = held
+        .iter()
+        .map(
+            |one| json!({"who": one.who, "by": one.by, "waiting": one.waiting, "waited": one.held}),
+        )
+        .collect();
+    json!({ "limit": limit, "holds_back": held })
+}
+
 fn print_json(before: &Earlier, now: &Value, order: Order) -> Done {
     let Earlier { status: before, seconds } = before;
     let of = |rates: &Rates| {
@@ -277,7 +295,9 @@ fn print_json(before: &Earlier, now: &Value, order: Order) -> Done {
         })
         .collect();
     let all = Rates::between(&before["server"]["activity"], &now["server"]["activity"], *seconds);
-    let object = json!({ "seconds": seconds, "server": of(&all), "sessions": sessions });
+    let limits: Vec<Value> = holding(before, now).iter().map(held_back).collect();
+    let object =
+        json!({ "seconds": seconds, "server": of(&all), "sessions": sessions, "limits": limits });
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{object}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -352,6 +372,24 @@ mod tests {
             Size { width: 120, height: 24 },
         );
         assert!(lines[4].contains("SESSION") && lines[5].contains(" 0x2 "), "{lines:#?}");
+    }
+
+    #[test]
+    fn limits_show_whom_they_hold_back() {
+        let (before, mut now) = (status(3, 0), status(3, 100));
+        let held = json!([{"who": "user1\u{1b}[2J", "by": "write", "waiting": 12, "held": 3}]);
+        let rate = |at: usize| json!({"name": format!("fair{at}"), "most_held": held});
+        now["rates"] = json!({"rows": (0..5).map(rate).collect::<Vec<_>>()});
+        let size = Size { width: 120, height: 24 };
+        let lines = lines(&Earlier { status: before, seconds: 2.0 }, &now, Order::User, size);
+        assert!(lines[3].starts_with("fair0 holds back user1"), "{lines:#?}");
+        assert!(
+            lines[3].ends_with("(write, 12 wait)") && !lines[3].contains('\u{1b}'),
+            "{lines:#?}"
+        );
+        assert!(lines[5].starts_with("fair2") && lines[6].is_empty(), "{lines:#?}");
+        let shown = styled(&lines, 120);
+        assert!(shown[7].starts_with("\u{1b}[7mUSER"), "{shown:#?}");
     }
 
     #[test]

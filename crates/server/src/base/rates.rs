@@ -7,9 +7,11 @@
 mod bucket;
 mod line;
 mod pace;
+mod waits;
 
 pub(crate) use line::Flow;
 pub(crate) use pace::{HeldRequest, HeldRequests, Moved, Pace};
+pub(crate) use waits::{Wait, Waited, Waits};
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -56,6 +58,7 @@ pub(crate) struct Gate {
     crowd: AtomicUsize,
     line: Mutex<Line>,
     is_closed: AtomicBool,
+    waits: Waits,
 }
 
 /// The turn of one that is in line.
@@ -78,7 +81,13 @@ impl Gate {
             crowd: AtomicUsize::new(0),
             line: Mutex::default(),
             is_closed: AtomicBool::new(false),
+            waits: Waits::default(),
         }
+    }
+
+    /// Returns the units that it lets pass in a second.
+    pub(crate) const fn per_second(&self) -> u64 {
+        self.bucket.per_second()
     }
 
     /// Passes with `units` at once. False where it has to wait. A closed gate lets all pass.
@@ -93,7 +102,7 @@ impl Gate {
     /// # Errors
     /// [`Closed`] when the limit is not in force any more.
     pub(crate) async fn pass(&self, flow: Flow, units: u64, clock: Clock) -> Result<(), Closed> {
-        let waiter = Waiter::enter(self, flow, units, clock.now());
+        let waiter = Waiter::enter(self, flow, units, clock);
         let mut timer = pin!(sleep_until(clock.at(Duration::ZERO)));
         poll_fn(|cx| {
             loop {
@@ -125,6 +134,16 @@ impl Gate {
         self.bucket.owe(units, now);
     }
 
+    /// Returns the units that are owed for what has passed.
+    pub(crate) fn owed(&self, now: Duration) -> u64 {
+        self.bucket.owed(now)
+    }
+
+    /// Returns the numbers of its waits.
+    pub(crate) fn waited(&self) -> Waited {
+        self.waits.numbers()
+    }
+
     /// Closes the gate: those in line wait no longer.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -149,17 +168,18 @@ struct Waiter<'a> {
     gate: &'a Gate,
     place: Position,
     units: u64,
+    _wait: Wait<'a>,
 }
 
 impl<'a> Waiter<'a> {
-    fn enter(gate: &'a Gate, flow: Flow, units: u64, now: Duration) -> Self {
+    fn enter(gate: &'a Gate, flow: Flow, units: u64, clock: Clock) -> Self {
         let mut line = gate.line.lock();
-        if line.is_empty() && gate.bucket.is_rested(now) {
+        if line.is_empty() && gate.bucket.is_rested(clock.now()) {
             line.forget();
         }
         let place = line.enter(flow, gate.bucket.time_of(units));
         gate.crowd.store(line.len(), Ordering::Release);
-        Self { gate, place, units }
+        Self { gate, place, units, _wait: gate.waits.begin(clock) }
     }
 
     fn turn(&self, now: Duration, waker: &Waker) -> Turn {

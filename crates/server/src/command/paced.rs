@@ -121,14 +121,13 @@ fn work(rq: &Request<'_>, known: &OnceCell<Demanded>) -> Work {
     let Some(tree) = &rq.tree else { return work };
     let own = flow(rq, tree);
     let logical = rq.open.as_ref().and_then(|open| open.logical_flow());
-    let logical = logical.and_then(|flow| flow.limits());
     // Another share may have limits for what a copy reads.
     if own.is_none() && logical.is_none() && rq.header.command != Command::IOCTL {
         return work;
     }
     let demanded = known.get_or_init(|| demanded(rq));
-    if let (Some(limits), Some(session)) = (logical, &rq.session) {
-        work.add_flow(limits, session.id, demanded.own);
+    if let (Some(logical), Some(session)) = (logical, &rq.session) {
+        work.add_flow(logical, session.id, demanded.own);
     }
     if let Some(flow) = own {
         work.add(flow, demanded.own);

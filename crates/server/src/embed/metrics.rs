@@ -2,6 +2,7 @@
 
 use crate::base::panics;
 use crate::objects::ledger::Kind;
+use crate::objects::rates::FlowNumbers;
 use crate::objects::server::ServerState;
 use crate::shares::recycle::RecycleCounts;
 
@@ -43,11 +44,20 @@ pub struct Metrics {
     pub probed_servers: usize,
     /// Those of them that do not answer.
     pub failing_servers: usize,
+    /// Logical flows of storage quality of service.
+    pub logical_flows: usize,
+    /// Requests that wait for limits of logical flows.
+    pub flows_waiting: usize,
+    /// Requests that have waited for them.
+    pub flows_held: u64,
+    /// The time that they have waited, all together, microseconds.
+    pub flows_held_us: u64,
 }
 
 impl Metrics {
     pub(super) fn of(state: &ServerState) -> Self {
         let (durable_opens, waiting_opens) = state.durables.counts();
+        let FlowNumbers { flows, waited } = state.rates.storage_qos.numbers();
         let shares = state.shares().sorted();
         let sum = |count: fn(&RecycleCounts) -> u64| -> u64 {
             // The share of a snapshot has the bin of its base, which is counted once.
@@ -72,6 +82,10 @@ impl Metrics {
             witness_notifications: state.witness.told.all(),
             probed_servers: state.target_servers.probed(),
             failing_servers: state.target_servers.failing(),
+            logical_flows: flows,
+            flows_waiting: waited.waiting,
+            flows_held: waited.count,
+            flows_held_us: waited.micros,
         }
     }
 }

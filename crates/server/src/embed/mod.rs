@@ -47,8 +47,8 @@ pub use metrics::Metrics;
 pub use probe::ShareSpace;
 pub use server::{Connection, Server};
 pub use status::{
-    ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, LatencyBuckets, LeaseStatus,
-    LockStatus, OpenStatus, RateStatus, Rows, RpcConnectionStatus, ServerStatus, SessionStatus,
-    ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
+    ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, HeldStatus, LatencyBuckets,
+    LeaseStatus, LockStatus, OpenStatus, RateStatus, Rows, RpcConnectionStatus, ServerStatus,
+    SessionStatus, ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
 };
 pub use users::UserList;

@@ -17,8 +17,8 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::status::{
-    ActivityStatus, ChannelStatus, ErrorStatus, LeaseStatus, LockStatus, OpenStatus, RateStatus,
-    RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
+    ActivityStatus, ChannelStatus, ErrorStatus, HeldStatus, LeaseStatus, LockStatus, OpenStatus,
+    RateStatus, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
     TargetStatus, WitnessStatus,
 };
 use crate::access::rate_rules::Each;
@@ -29,7 +29,7 @@ use crate::objects::kick::hex;
 use crate::objects::ledger::Kind;
 use crate::objects::open::path_of;
 use crate::objects::open::{FileOpen, Open, OpenTarget};
-use crate::objects::rates::{HeldBack, Limited};
+use crate::objects::rates::{FlowNumbers, HeldBack, HeldOne, Limited, STORAGE_QOS};
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
@@ -69,7 +69,7 @@ pub(super) fn collect(server: &ServerState, query: &StatusQuery) -> Status {
     add_witness(server, query, &mut status);
     add_targets(server, query, &mut status);
     if query.user.is_none() && query.share.is_none() {
-        rates(server).into_iter().for_each(|rate| status.rates.add(query.limit, || rate));
+        add_rates(server, query, &mut status);
     }
     for share in server.shares().sorted() {
         status.shares.add(query.limit, || share_status(&share, &collector.shares));
@@ -119,21 +119,51 @@ fn add_witness(server: &ServerState, query: &StatusQuery, status: &mut Status) {
     }
 }
 
+/// Adds the limits of rate with those that they hold back most, and the limits of logical flows.
+fn add_rates(server: &ServerState, query: &StatusQuery, status: &mut Status) {
+    for (limited, held) in server.rates.numbers() {
+        status.rates.add(query.limit, || {
+            let most_held = limited.most_held().into_iter().map(held_status).collect();
+            RateStatus { most_held, ..rate_status(&limited, held) }
+        });
+    }
+    let storage_qos = &server.rates.storage_qos;
+    if storage_qos.is_on() {
+        let FlowNumbers { flows, waited } = storage_qos.numbers();
+        status.rates.add(query.limit, || RateStatus {
+            name: String::from(STORAGE_QOS),
+            each: Some("flow"),
+            buckets: flows,
+            waiting: waited.waiting,
+            held: waited.count,
+            held_us: waited.micros,
+            ..RateStatus::default()
+        });
+    }
+}
+
 /// Returns the limits of rate with what they hold back.
 pub(super) fn rates(server: &ServerState) -> Vec<RateStatus> {
-    let numbers = server.rates.numbers().into_iter();
-    let row = |(limited, held): (Arc<Limited>, HeldBack)| RateStatus {
+    server.rates.numbers().iter().map(|(limited, held)| rate_status(limited, *held)).collect()
+}
+
+fn rate_status(limited: &Limited, held: HeldBack) -> RateStatus {
+    RateStatus {
         name: limited.rule.name.clone(),
         read: limited.rule.read,
         write: limited.rule.write,
         each: limited.rule.each.map(Each::as_str),
         buckets: held.buckets,
         operations: limited.rule.operations,
-        waiting: held.waiting,
-        held: held.count,
-        held_us: held.micros,
-    };
-    numbers.map(row).collect()
+        waiting: held.waited.waiting,
+        held: held.waited.count,
+        held_us: held.waited.micros,
+        most_held: Vec::new(),
+    }
+}
+
+fn held_status(HeldOne { who, by, waited }: HeldOne) -> HeldStatus {
+    HeldStatus { who, by, waiting: waited.waiting, held: waited.count, held_us: waited.micros }
 }
 
 /// Adds the servers that links of namespaces lead to: they are of no user and no share.
@@ -244,7 +274,7 @@ type LeaseId = Result<LeaseOwner, u64>;
 struct Collector<'a> {
     query: &'a StatusQuery,
     /// The sessions that wait for limits of rate.
-    limited: BTreeMap<u64, Arc<Limited>>,
+    limited: BTreeMap<u64, String>,
     leases: HashMap<LeaseId, LeaseStatus>,
     shares: ShareCounts,
 }
@@ -275,7 +305,7 @@ impl Collector<'_> {
                 shares: names.collect(),
                 opens: opens.len(),
                 locks: session.locks.taken(),
-                limited_by: self.limited.get(&session.id).map(|limited| limited.rule.name.clone()),
+                limited_by: self.limited.get(&session.id).cloned(),
                 ..known
             }
         });

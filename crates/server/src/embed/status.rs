@@ -209,13 +209,34 @@ pub struct RateStatus {
     pub write: Option<u64>,
     /// Operations in a second; None: no limit.
     pub operations: Option<u64>,
-    /// Those who have the limits each on their own: `user`, `session` or `address`; None: all share them.
+    /// Those who have the limits each on their own: `user`, `session` or `address`, or `flow` for the limits of logical
+    /// flows; None: all share them.
     pub each: Option<&'static str>,
-    /// The number of users, sessions or addresses that have them now, or that still owe.
+    /// The number of users, sessions, addresses or flows that have them now, or that still owe.
     pub buckets: usize,
     /// Requests that wait now.
     pub waiting: usize,
     /// Requests that have waited.
+    pub held: u64,
+    /// The time that they have waited, all together, microseconds.
+    pub held_us: u64,
+    /// The users, sessions or addresses that are held back most, those first of which something waits now, as
+    /// [`Server::status`](crate::Server::status) tells them; as many as
+    /// [`RATE_HELD_SHOWN`](crate::base::limits::RATE_HELD_SHOWN).
+    pub most_held: Vec<HeldStatus>,
+}
+
+/// A user, a session or an address that its own limits of rate have held back.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct HeldStatus {
+    /// Name of the user, number of the session (`0x2a`) or address of the client.
+    pub who: String,
+    /// The limit that has held it back most: `operations`, `read` or `write`.
+    pub by: &'static str,
+    /// Requests that wait for that limit now.
+    pub waiting: usize,
+    /// Requests that have waited for it.
     pub held: u64,
     /// The time that they have waited, all together, microseconds.
     pub held_us: u64,

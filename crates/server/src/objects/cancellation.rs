@@ -108,4 +108,15 @@ mod tests {
         cancellation.tell();
         assert_eq!(cancellation.unless_told(std::future::pending::<()>()).await, None);
     }
+    /// The end of a wait that could be cancelled is no wait any more: nobody is told of one.
+    #[tokio::test]
+    async fn work_that_ends_is_no_longer_awaited() {
+        let cancellation = Cancellation::default();
+        let work = async {
+            tokio::task::yield_now().await;
+            assert!(cancellation.is_awaited());
+        };
+        assert_eq!(cancellation.unless_told(work).await, Some(()));
+        assert!(!cancellation.is_awaited());
+    }
 }

@@ -1,6 +1,6 @@
 //! Limits of rate in force, and what of them is for a tree connect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,9 @@ mod limited;
 mod storage_qos;
 mod work;
 
+pub(crate) use buckets::HeldOne;
 pub(crate) use limited::{HeldBack, Limited};
-pub(crate) use storage_qos::{AskedPolicy, BASE_IO_SIZE, LogicalFlow, StorageQos};
+pub(crate) use storage_qos::{AskedPolicy, BASE_IO_SIZE, FlowNumbers, LogicalFlow, StorageQos};
 pub(crate) use work::{At, Demand, RateFlow, Work, Worker};
 
 /// The version of the rules, and of the groups of users by which they are picked.
@@ -29,6 +30,9 @@ pub(crate) struct Version(u64);
 
 /// The bit of a version that says that there are rules, or policies of storage.
 const ON: u64 = 1;
+
+/// The name of the limits of logical flows, beside those of rules.
+pub(crate) const STORAGE_QOS: &str = "storage QoS";
 
 /// The limits of rate of a server.
 #[derive(Debug)]
@@ -45,11 +49,12 @@ pub(crate) struct Rates {
 impl Rates {
     /// Puts `rules` and `policies` in force.
     pub(crate) fn new(rules: &[RateRule], policies: &[StoragePolicy]) -> Self {
+        let clock = Clock::start();
         let rates = Self {
             version: AtomicU64::new(0),
             rules: ArcSwap::default(),
-            clock: Clock::start(),
-            storage_qos: StorageQos::default(),
+            clock,
+            storage_qos: StorageQos::new(clock),
         };
         rates.set(rules, policies);
         rates
@@ -90,8 +95,10 @@ impl Rates {
         over.iter().for_each(|limited| limited.end());
     }
 
-    /// Forgets the limits of users, sessions and addresses that are gone and owe nothing.
+    /// Forgets the limits of users, sessions and addresses that are gone and owe nothing, and flows that have ended.
     pub(crate) async fn sweep(&self) {
+        panics::contained(|| self.storage_qos.sweep());
+        yield_now().await;
         let rules = self.rules.load_full();
         for limited in rules.iter() {
             panics::contained(|| limited.sweep(self.clock.now()));
@@ -115,14 +122,18 @@ impl Rates {
         rules.iter().map(|limited| (Arc::clone(limited), limited.held_back())).collect()
     }
 
-    /// The sessions whose operations wait, each with the first rule for which one does.
-    pub(crate) fn holders(&self) -> BTreeMap<u64, Arc<Limited>> {
+    /// The sessions whose operations wait, each with the name of the first rule for which one does.
+    pub(crate) fn holders(&self) -> BTreeMap<u64, String> {
         let mut holders = BTreeMap::new();
-        for limited in self.rules.load().iter() {
-            for session in limited.sessions() {
-                holders.entry(session).or_insert_with(|| Arc::clone(limited));
+        let mut add = |sessions: BTreeSet<u64>, name: &str| {
+            for session in sessions {
+                holders.entry(session).or_insert_with(|| name.to_owned());
             }
+        };
+        for limited in self.rules.load().iter() {
+            add(limited.sessions(), &limited.rule.name);
         }
+        add(self.storage_qos.sessions(), STORAGE_QOS);
         holders
     }
 }
@@ -165,7 +176,22 @@ impl Picked {
 
 #[cfg(test)]
 mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use super::*;
+
+    /// Others have their turn between two rules.
+    #[test]
+    fn a_sweep_looks_at_one_rule_a_turn() {
+        let rules: Vec<_> = (0..5).map(|at| RateRule::new(&format!("rule {at}"))).collect();
+        let rates = Rates::new(&rules, &[]);
+        let mut sweep = pin!(rates.sweep());
+        let mut cx = Context::from_waker(Waker::noop());
+        let turns = (0..100).take_while(|_| sweep.as_mut().poll(&mut cx).is_pending()).count();
+        assert!((rules.len()..100).contains(&turns), "{turns}");
+    }
 
     #[test]
     fn no_version_comes_again() {

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use crate::asking::*;
 use crate::client::world::EXCLUSIVE;
 use crate::client::*;
-use files::{lock_draft, write_draft};
+use files::{flush_draft, lock_draft, write_draft};
+use frevo_server::Reload;
 use frevo_server::internal::state::{self, Life, LifeState};
+use frevo_server::rate_rules::RateRule;
 use frevo_store::state::{Epoch, MemoryState, OpenRecord};
 use frevo_wire::command::create::{CreateOptions, ShareAccess};
 use frevo_wire::dtyp::Guid;
 use tokio::task::LocalSet;
+use tokio::time::{Duration, Instant, sleep};
 
 const ALONE: ShareAccess = ShareAccess::EMPTY;
 const RWH: u32 = 7;
@@ -126,7 +129,7 @@ fn an_old_owner_acknowledges_nothing() {
         assert!(other.ask_or_lose(theirs.put(write), theirs.via()).await.is_none());
         drop((peer, mount, other, theirs));
         while first.server.durables.counts() != (0, 0) || !first.server.sessions().is_empty() {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            sleep(Duration::from_millis(1)).await;
         }
         assert_eq!((first.content("f"), first.content("g")), (b"acknowledged".to_vec(), vec![]));
         let left = records(store);
@@ -150,5 +153,31 @@ fn an_open_outlives_an_owner_that_is_cut_off() {
         assert_eq!(records(store)[0].locks.len(), 1);
         peer.close(&mount, file).await;
         assert!(!second.path("f").exists() && records(store).is_empty());
+    });
+}
+
+/// A request waits for a limit, and its share leaves meanwhile: what it then takes of the limit is given back to others.
+#[test]
+fn a_request_whose_share_has_left_uses_nothing_of_a_limit() {
+    servers(async |start, _| {
+        let server = start();
+        let (mut peer, mount, file) = opened(&server).await;
+        let (mut other, theirs) = back(&server, guid(0x32), "bob", "data").await;
+        let mine = other.open_file(&theirs, &Want::file("g")).await;
+        let burst = Duration::from_millis(10);
+        let limit = RateRule { operations: Some(1), burst, ..RateRule::new("all") };
+        let limited = Settings { rates: vec![limit], ..settings() };
+        server.embedded.reload(Reload::new().settings(limited));
+        other.on(&theirs, flush_draft(mine)).await.ok();
+        peer.send(vec![mount.put(write_draft(file, 0, b"late"))], mount.via()).await;
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(server.embedded.rate_status()[0].waiting, 1);
+        assert!(life(&server).stop());
+        sleep(Duration::from_millis(550)).await;
+        assert_eq!(server.embedded.rate_status()[0].waiting, 0);
+        let began = Instant::now();
+        other.on(&theirs, flush_draft(mine)).await.ok();
+        assert!(began.elapsed() < Duration::from_millis(50), "{:?}", began.elapsed());
+        assert_eq!(server.content("f"), b"acknowledged");
     });
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use frevo_server::Reload;
 use frevo_server::internal::state::Kind;
 use frevo_server::rate_rules::StoragePolicy;
+use frevo_server::{Reload, StatusQuery};
 use frevo_wire::codec::Writer;
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::command::ioctl::storage_qos::{
@@ -192,10 +192,35 @@ fn requests_are_refused_as_the_specification_says() {
         }
         control(&mut peer, &mount, file, &named(probe)).await.ok();
         let input = bytes(|w| asked(get).encode(w));
-        let short = ask(&mut peer, &mount, CtlCode::STORAGE_QOS_CONTROL, file, &input, 79).await;
-        short.expect(invalid);
         let code = CtlCode::STORAGE_QOS_CONTROL;
         ask(&mut peer, &mount, code, file, &input[..100], 96).await.expect(invalid);
+    });
+}
+
+/// MS-SQOS 3.2.5.1.4: a response that does not fit is refused, and nothing was changed.
+#[test]
+fn a_request_whose_answer_does_not_fit_sets_no_policy() {
+    in_world_with(with(vec![policy(Some(100), None)]), async |world| {
+        let (mut peer, mount) = world.session("ann", &Offer::default()).await;
+        let file = peer.open_file(&mount, &Want::file("f")).await;
+        let own =
+            Request { options: QosOptions::PROBE_POLICY, logical_flow: FLOW, limit: 7, ..REQUEST };
+        control(&mut peer, &mount, file, &own).await.ok();
+        let options = QosOptions::SET_POLICY | QosOptions::GET_STATUS;
+        let set = Request { options, policy: POLICY, ..REQUEST };
+        let code = CtlCode::STORAGE_QOS_CONTROL;
+        for (dialect, size) in [(QosDialect::V1_0, 88), (QosDialect::V1_1, 96)] {
+            let input = bytes(|w| Request { dialect, ..set }.encode(w));
+            for room in [0, 79, 80, size - 1] {
+                let short = ask(&mut peer, &mount, code, file, &input, room).await;
+                short.expect(Status::INVALID_PARAMETER);
+                assert_eq!(status(&mut peer, &mount, file).await.maximum_io_rate, 7, "{room}");
+            }
+            let told = output(ask(&mut peer, &mount, code, file, &input, size).await.ok());
+            assert_eq!(Response::parse(&told).map(|told| told.maximum_io_rate), Ok(100));
+            let own = Request { options: QosOptions::SET_POLICY, limit: 7, ..REQUEST };
+            control(&mut peer, &mount, file, &own).await.ok();
+        }
     });
 }
 
@@ -240,11 +265,10 @@ fn the_status_tells_limits_and_what_is_not_supported() {
         let file = bob.open_file(&bobs, &Want::file("f")).await;
         control(&mut bob, &bobs, file, &join).await.ok();
         assert_eq!(status(&mut bob, &bobs, file).await.maximum_io_rate, 0);
-        assert_eq!(world.server.ledger.count(Kind::RateBucket), 2);
+        assert_eq!(world.server.ledger.count(Kind::LogicalFlow), 2);
     });
 }
 
-/// A flow keeps its limits over all its Opens; operations count by 8 KiB.
 /// MS-SQOS 4.1: what is shorter than a normalized operation is one.
 #[test]
 fn reads_at_the_end_of_a_file_are_operations_of_a_flow() {
@@ -268,6 +292,7 @@ fn reads_at_the_end_of_a_file_are_operations_of_a_flow() {
     });
 }
 
+/// A flow keeps its limits over all its Opens; operations count by 8 KiB.
 #[test]
 fn a_flow_keeps_its_limits() {
     in_frozen_world(with(vec![policy(Some(64), None)]), async |world| {
@@ -311,12 +336,21 @@ fn a_flow_keeps_its_limits() {
             peer.read(&mount, files[1], 0, 64 << 10).await;
         }
         near(began, 4.8);
+        // Those that waited are counted.
+        let metrics = world.embedded.metrics();
+        assert_eq!((metrics.logical_flows, metrics.flows_waiting), (1, 0));
+        assert!(metrics.flows_held > 40 && metrics.flows_held_us > 8_000_000, "{metrics:?}");
         // One that waits goes on when its flow has no limit any more.
         peer.read(&mount, files[1], 0, 1 << 20).await;
         let began = Instant::now();
         let read = read_draft(files[1], 0, 1 << 20);
         let id = peer.send(vec![mount.put(read)], mount.via()).await[0];
         tokio::time::sleep(Duration::from_millis(50)).await;
+        let shown = world.embedded.status(&StatusQuery::default());
+        let rate = shown.rates.rows.last().unwrap();
+        assert_eq!((&*rate.name, rate.each, rate.waiting), ("storage QoS", Some("flow"), 1));
+        let held = &shown.sessions.rows.iter().find(|row| row.limited_by.is_some());
+        assert_eq!(held.and_then(|row| row.limited_by.as_deref()), Some("storage QoS"));
         let open = Request { options: set, ..REQUEST };
         control(&mut peer, &mount, files[0], &open).await.ok();
         peer.final_reply(id).await.ok();

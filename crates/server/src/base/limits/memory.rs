@@ -40,7 +40,10 @@ pub const SCAN_BYTES: usize = 2_048;
 pub const OFFLOAD_TOKEN_BYTES: usize = 1_024;
 
 /// Bytes that a user, session or address is charged with that has limits of rate of its own under one rule.
-pub const RATE_BUCKET_BYTES: usize = 768;
+pub const RATE_BUCKET_BYTES: usize = 896;
+
+/// Bytes that a logical flow is charged with, with its limits and those before them, which a request may still use.
+pub const LOGICAL_FLOW_BYTES: usize = 1_536;
 
 /// Bytes that all that is kept for clients may take (requests, replies, what waits, and
 /// an estimate of all objects), unless configured otherwise. One client alone may have

@@ -137,8 +137,14 @@ pub const STORAGE_QOS_TTL: Duration = Duration::from_secs(4);
 /// Users, sessions or addresses that have limits of their own under one rule of rate.
 pub const RATE_BUCKETS: usize = 16_384;
 
-/// Limits of rate that one account has of its own, for its sessions and addresses under all rules, and logical flows.
+/// Limits of rate that one account has of its own, for its sessions and addresses under all rules.
 pub const RATE_BUCKETS_PER_USER: usize = RATE_BUCKETS / 4;
+
+/// Users, sessions or addresses that a status names for a rule of rate: those that it holds back most.
+pub const RATE_HELD_SHOWN: usize = 8;
+
+/// Logical flows of one account (MS-SQOS): some for each virtual disk of a large host.
+pub const LOGICAL_FLOWS_PER_USER: usize = 4_096;
 
 /// Networks of one session in one share whose rules of rate are remembered: those of its channels.
 pub const RATE_FLOWS: usize = 4;

@@ -26,6 +26,11 @@ impl Bucket {
         Self { per_second, burst, filled_at: AtomicU64::new(0) }
     }
 
+    /// Returns the number of units in a second.
+    pub(super) const fn per_second(&self) -> u64 {
+        self.per_second
+    }
+
     /// The time in which the tokens for `units` are filled in.
     pub(super) fn time_of(&self, units: u64) -> Duration {
         Duration::from_nanos(self.nanos_of(units))
@@ -62,6 +67,13 @@ impl Bucket {
         let cost = self.nanos_of(units);
         let less = |filled_at: u64| Some(filled_at.saturating_sub(cost));
         let _ = self.filled_at.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+
+    /// The units whose tokens are not filled in yet, a part of one as a whole one.
+    pub(super) fn owed(&self, now: Duration) -> u64 {
+        let time = nanos(self.rests_at().saturating_sub(now));
+        let units = (u128::from(time) * u128::from(self.per_second)).div_ceil(NANOS);
+        u64::try_from(units).unwrap_or(u64::MAX)
     }
 
     /// The time from which on nothing is owed.

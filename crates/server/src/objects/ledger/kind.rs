@@ -2,8 +2,9 @@
 
 use crate::base::limits::{
     ASSOCIATIONS_PER_ADDRESS, ASSOCIATIONS_PER_USER, CONNECTIONS_PER_ADDRESS, CONNECTIONS_PER_USER,
-    LOCKS_PER_USER, OPENS_PER_USER, RATE_BUCKETS_PER_USER, RPC_WAITS_PER_USER,
-    SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER, WITNESS_REGISTRATIONS_PER_USER,
+    LOCKS_PER_USER, LOGICAL_FLOWS_PER_USER, OPENS_PER_USER, RATE_BUCKETS_PER_USER,
+    RPC_WAITS_PER_USER, SESSIONS_PER_ADDRESS, SESSIONS_PER_USER, TREES_PER_USER,
+    WITNESS_REGISTRATIONS_PER_USER,
 };
 
 /// The kinds of things that are charged.
@@ -40,6 +41,8 @@ pub enum Kind {
     Registration,
     /// Limits of rate that an account, a session or an address has of its own.
     RateBucket,
+    /// A logical flow of MS-SQOS.
+    LogicalFlow,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -47,7 +50,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 17;
+pub(crate) const KINDS: usize = 18;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -67,6 +70,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::RpcWait, RPC_WAITS_PER_USER, 0),
     (Kind::Registration, WITNESS_REGISTRATIONS_PER_USER, 0),
     (Kind::RateBucket, RATE_BUCKETS_PER_USER, RATE_BUCKETS_PER_USER),
+    (Kind::LogicalFlow, LOGICAL_FLOWS_PER_USER, LOGICAL_FLOWS_PER_USER),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -89,6 +93,7 @@ impl Kind {
         Self::RpcWait,
         Self::Registration,
         Self::RateBucket,
+        Self::LogicalFlow,
         Self::Frame,
         Self::Reply,
     ];

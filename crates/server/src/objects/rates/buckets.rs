@@ -1,6 +1,8 @@
 //! The limits that each user, session or address has of its own under one rule.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +14,7 @@ use super::limited::Limited;
 use crate::access::rate_rules::{Each, RateRule};
 use crate::base::limits::RATE_BUCKET_BYTES;
 use crate::base::prefix::network;
-use crate::base::rates::Gate;
+use crate::base::rates::{Gate, Waited};
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::{Charge, Holder, Kind};
 
@@ -43,10 +45,37 @@ impl Gates {
         self.present().for_each(Gate::close);
     }
 
+    /// The one of them that has held back most, with its numbers. None where nothing had to wait.
+    fn most_held(&self) -> Option<(Waited, &'static str)> {
+        let named = self.all().zip(["operations", "read", "write"]);
+        let waited = named.filter_map(|(gate, name)| Some((gate?.waited(), name)));
+        waited.filter(|(waited, _)| has_waited(waited)).max_by_key(|(waited, _)| order(waited))
+    }
+
     /// The time from which on nothing is owed.
     fn rest_at(&self) -> Duration {
         self.present().map(Gate::rests_at).max().unwrap_or_default()
     }
+}
+
+const fn has_waited(waited: &Waited) -> bool {
+    waited.waiting > 0 || waited.count > 0
+}
+
+/// The order by which those are shown that are held back: those that wait now are the last.
+const fn order(waited: &Waited) -> (bool, u64, usize) {
+    (waited.waiting > 0, waited.micros, waited.waiting)
+}
+
+/// A user, a session or an address that its own limits have held back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldOne {
+    /// Its name, number or address.
+    pub(crate) who: String,
+    /// The limit that has held it back most: `operations`, `read` or `write`.
+    pub(crate) by: &'static str,
+    /// Numbers of that limit.
+    pub(crate) waited: Waited,
 }
 
 /// One that has limits of its own.
@@ -56,6 +85,16 @@ pub(super) enum Key {
     User(String),
     Session(u64),
     Network(IpAddr),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(name) => f.write_str(name),
+            Self::Session(id) => write!(f, "{id:#x}"),
+            Self::Network(address) => address.fmt(f),
+        }
+    }
 }
 
 /// The facts by which a request has its own limits.
@@ -142,6 +181,17 @@ impl Buckets {
         // The lines are looked at without the lock of all.
         let gates: Vec<_> = self.all.lock().buckets.values().filter_map(used).collect();
         gates.iter().flat_map(|gates| gates.present().flat_map(Gate::flows)).collect()
+    }
+
+    /// The `most` of them that are held back most, the first one most of all.
+    pub(super) fn most_held(&self, most: usize) -> Vec<HeldOne> {
+        let all = self.all.lock();
+        let waited = all.buckets.iter().map(|(key, bucket)| (bucket.gates.most_held(), key));
+        let mut held: Vec<_> =
+            waited.filter_map(|(held, key)| held.map(|(waited, by)| (waited, by, key))).collect();
+        held.sort_by_cached_key(|(waited, ..)| Reverse(order(waited)));
+        let shown = held.into_iter().take(most);
+        shown.map(|(waited, by, key)| HeldOne { who: key.to_string(), by, waited }).collect()
     }
 
     /// Forgets those that nobody uses and that owe nothing.

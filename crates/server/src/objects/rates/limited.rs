@@ -1,13 +1,12 @@
 //! A rule of rate in force, with the numbers of what it holds back.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::buckets::{Buckets, Gates};
+use super::buckets::{Buckets, Gates, HeldOne};
 use crate::access::rate_rules::RateRule;
-use crate::base::limits::RATE_BUCKETS;
-use crate::base::rates::{Clock, Gate};
+use crate::base::limits::{RATE_BUCKETS, RATE_HELD_SHOWN};
+use crate::base::rates::{Clock, Gate, Waited, Waits};
 
 /// A rule in force.
 #[derive(Debug)]
@@ -20,23 +19,15 @@ pub(crate) struct Limited {
     pub(super) shared: Gates,
     /// The limits of each user, session or address.
     pub(super) buckets: Buckets,
-    /// Operations that wait now.
-    waiting: AtomicUsize,
-    /// Operations that have waited.
-    held: AtomicU64,
-    /// The time that they have waited, microseconds.
-    held_micros: AtomicU64,
+    /// Operations that wait, or have waited since the rule is in force.
+    pub(super) waits: Waits,
 }
 
 /// Numbers about a rule.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct HeldBack {
-    /// Operations that wait now.
-    pub(crate) waiting: usize,
-    /// Operations that have waited since the rule is in force.
-    pub(crate) count: u64,
-    /// The time that they have waited, all together, microseconds.
-    pub(crate) micros: u64,
+    /// Operations that wait, or have waited since the rule is in force.
+    pub(crate) waited: Waited,
     /// Users, sessions or addresses that have the limits of their own.
     pub(crate) buckets: usize,
 }
@@ -54,9 +45,7 @@ impl Limited {
             buckets: Buckets::new(most),
             rule,
             clock,
-            waiting: AtomicUsize::new(0),
-            held: AtomicU64::new(0),
-            held_micros: AtomicU64::new(0),
+            waits: Waits::default(),
         }
     }
 
@@ -90,34 +79,11 @@ impl Limited {
 
     /// Returns the numbers of operations that were held back.
     pub(crate) fn held_back(&self) -> HeldBack {
-        HeldBack {
-            waiting: self.waiting.load(Ordering::Relaxed),
-            count: self.held.load(Ordering::Relaxed),
-            micros: self.held_micros.load(Ordering::Relaxed),
-            buckets: self.buckets.len(),
-        }
+        HeldBack { waited: self.waits.numbers(), buckets: self.buckets.len() }
     }
-}
 
-/// A wait for a rule, counted when it ends.
-pub(super) struct Wait<'a> {
-    limited: &'a Limited,
-    since: Duration,
-}
-
-impl<'a> Wait<'a> {
-    pub(super) fn begin(limited: &'a Limited) -> Self {
-        limited.waiting.fetch_add(1, Ordering::Relaxed);
-        Self { limited, since: limited.clock.now() }
-    }
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        let waited = self.limited.clock.now().saturating_sub(self.since);
-        let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
-        self.limited.waiting.fetch_sub(1, Ordering::Relaxed);
-        self.limited.held.fetch_add(1, Ordering::Relaxed);
-        self.limited.held_micros.fetch_add(micros, Ordering::Relaxed);
+    /// The users, sessions or addresses that it holds back most: those first of which something waits.
+    pub(crate) fn most_held(&self) -> Vec<HeldOne> {
+        self.buckets.most_held(RATE_HELD_SHOWN)
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::buckets::{Gates, Own, Owner};
-use super::limited::{Limited, Wait};
-use super::storage_qos::FlowLimits;
+use super::limited::Limited;
+use super::storage_qos::{FlowLimits, LogicalFlow, Unit};
 use crate::access::access_rules::Caller;
 use crate::base::limits::{OFFLOAD_BYTES, RATE_WEIGHT};
-use crate::base::rates::{Clock, Closed, Flow, Gate};
+use crate::base::rates::{Clock, Closed, Flow, Gate, Waits};
 use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Holder;
 
@@ -28,12 +28,35 @@ pub(crate) struct Demand {
 /// A part of a demand, and the gate that it has to pass.
 struct Demanded<'a> {
     flow: Flow,
-    /// The rule of the gate; None for that of a logical flow.
-    limited: Option<&'a Limited>,
+    of: LimitOf<'a>,
     gate: &'a Gate,
     units: u64,
     /// True for a gate that other accounts do not pass.
     is_own: bool,
+}
+
+/// The rule or the logical flow that a gate is of.
+enum LimitOf<'a> {
+    Rule(&'a Limited),
+    Flow(&'a LogicalFlow, Unit),
+}
+
+impl Demanded<'_> {
+    /// Returns what it has taken at the gate.
+    fn give_back(&self) {
+        match self.of {
+            LimitOf::Rule(_) => self.gate.give_back(self.units),
+            // Another policy may be in force by now, and the flow owes to that one.
+            LimitOf::Flow(flow, unit) => flow.give_back(unit, self.units),
+        }
+    }
+
+    fn waits(&self) -> &Waits {
+        match self.of {
+            LimitOf::Rule(limited) => &limited.waits,
+            LimitOf::Flow(flow, _) => &flow.waits,
+        }
+    }
 }
 
 /// A rule for a flow, with the limits that the flow has of its own.
@@ -108,7 +131,7 @@ impl RateFlow {
             write: used.write.saturating_sub(demand.write),
             operations: 0,
         };
-        self.gates(left).for_each(|one| one.gate.give_back(one.units));
+        self.gates(left).for_each(|one| one.give_back());
         self.gates(more).for_each(|one| {
             let most = if one.is_own { u64::MAX } else { OFFLOAD_BYTES };
             one.gate.owe(one.units.min(most), now);
@@ -122,7 +145,7 @@ impl RateFlow {
             gates.filter(|(_, units)| *units != 0).filter_map(|(gate, units)| {
                 Some(Demanded {
                     flow: self.flow,
-                    limited: Some(&picked.limited),
+                    of: LimitOf::Rule(&picked.limited),
                     gate: gate?,
                     units,
                     is_own: picked.own.as_ref().is_some_and(Own::is_of_one_account),
@@ -154,20 +177,20 @@ enum Limits {
     /// Those of the rules for a share.
     OfShare(Arc<RateFlow>),
     /// Those of the logical flow of an Open, for a session.
-    OfFlow(Arc<FlowLimits>, Flow),
+    OfFlow(Arc<LogicalFlow>, Arc<FlowLimits>, Flow),
 }
 
 impl Limits {
     fn gates(&self, demand: Demand) -> impl Iterator<Item = Demanded<'_>> {
         let (of_share, of_flow) = match self {
             Self::OfShare(rules) => (Some(rules.gates(demand)), None),
-            Self::OfFlow(limits, flow) => {
+            Self::OfFlow(logical, limits, flow) => {
                 let gates = limits.gates(demand.data());
-                let demanded = |(gate, units)| {
-                    let (flow, limited, is_own) = (*flow, None, true);
-                    Demanded { flow, limited, gate, units, is_own }
+                let demanded = |(unit, gate, units)| {
+                    let of = LimitOf::Flow(logical, unit);
+                    Demanded { flow: *flow, of, gate, units, is_own: true }
                 };
-                (None, Some(gates.filter(|(_, units)| *units != 0).map(demanded)))
+                (None, Some(gates.filter(|(.., units)| *units != 0).map(demanded)))
             }
         };
         of_share.into_iter().flatten().chain(of_flow.into_iter().flatten())
@@ -199,10 +222,13 @@ impl Work {
         self.0.push(Part { limits: Limits::OfShare(flow), demand, is_source: true });
     }
 
-    /// Adds the data of `demand`, which passes the limits of a logical flow for a session.
-    pub(crate) fn add_flow(&mut self, limits: Arc<FlowLimits>, session: u64, demand: Demand) {
-        let flow = Flow { id: session, weight: RATE_WEIGHT };
-        self.0.push(Part { limits: Limits::OfFlow(limits, flow), demand, is_source: false });
+    /// Adds the data of `demand`, which passes the limits of `logical` for a session. Nothing where it has none.
+    pub(crate) fn add_flow(&mut self, logical: Arc<LogicalFlow>, session: u64, demand: Demand) {
+        if let Some(limits) = logical.limits() {
+            let flow = Flow { id: session, weight: RATE_WEIGHT };
+            let limits = Limits::OfFlow(logical, limits, flow);
+            self.0.push(Part { limits, demand, is_source: false });
+        }
     }
 
     /// True if it passes no limits.
@@ -231,7 +257,7 @@ impl Work {
     /// [`Closed`] when the rule is not in force any more.
     pub(crate) async fn wait(&self, at: At, clock: Clock) -> Result<At, Closed> {
         if let Some(one) = self.gates().nth(at.0) {
-            let _wait = one.limited.map(Wait::begin);
+            let _wait = one.waits().begin(clock);
             one.gate.pass(one.flow, one.units, clock).await?;
         }
         Ok(At(at.0 + 1))
@@ -239,7 +265,7 @@ impl Work {
 
     /// Returns what the gates before `until` have let pass.
     pub(crate) fn give_back(&self, until: At) {
-        self.gates().take(until.0).for_each(|one| one.gate.give_back(one.units));
+        self.gates().take(until.0).for_each(|one| one.give_back());
     }
 
     /// Corrects what was asked for by the bytes that were used, `used` in its own share and `read` of the source of
@@ -250,7 +276,9 @@ impl Work {
             let used = if *is_source { source } else { used };
             match limits {
                 Limits::OfShare(rules) => rules.settle(*demand, used, now),
-                Limits::OfFlow(limits, _) => limits.settle(demand.data(), used.data(), now),
+                Limits::OfFlow(logical, limits, _) => {
+                    logical.settle(limits, demand.data(), used.data(), now);
+                }
             }
         }
     }

@@ -202,6 +202,11 @@ pub struct Response {
 }
 
 impl Response {
+    /// Returns its length in a dialect, bytes.
+    pub fn size(dialect: QosDialect) -> usize {
+        if dialect == QosDialect::V1_0 { 88 } else { 96 }
+    }
+
     /// Parses the output buffer of the FSCTL.
     pub fn parse(output: &[u8]) -> Parsed<Self> {
         let r = &mut Reader::new(output);

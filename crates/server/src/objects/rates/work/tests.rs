@@ -6,8 +6,11 @@ use super::*;
 use crate::access::access_rules::Names;
 use crate::access::domain_names::DomainSids;
 use crate::access::rate_rules::{Each, RateRule};
-use crate::base::limits::{RATE_BUCKET_BYTES, RATE_BUCKETS, RATE_BUCKETS_PER_USER};
+use crate::base::limits::{
+    RATE_BUCKET_BYTES, RATE_BUCKETS, RATE_BUCKETS_PER_USER, RATE_HELD_SHOWN,
+};
 use crate::objects::ledger::{Kind, Ledger};
+use crate::objects::rates::HeldOne;
 
 const BOB: &str = "bob";
 const NEAR: &str = "192.0.2.1";
@@ -167,7 +170,11 @@ fn own_limits_and_lower_ones_are_passed_first() {
     let write = Demand { write: 1, ..Demand::default() };
     let mut two = work(rules.pick(BOB, 7, "data", NEAR), write);
     two.add(Arc::new(rules.pick("ann", 8, "data", NEAR)), write);
-    let order: Vec<_> = two.gates().map(|one| one.limited.unwrap().rule.name.clone()).collect();
+    let name = |one: Demanded<'_>| match one.of {
+        LimitOf::Rule(limited) => limited.rule.name.clone(),
+        LimitOf::Flow(..) => String::from("flow"),
+    };
+    let order: Vec<_> = two.gates().map(name).collect();
     assert_eq!(order, ["own", "own", "low", "high", "low", "high"]);
 }
 
@@ -275,4 +282,107 @@ fn a_rule_that_has_ended_holds_nobody_back() {
     rules.limited[0].end();
     let bobs = rules.session(BOB, 2);
     assert!(passes(&ann, now) && passes(&bobs, now) && passes(&bobs, now));
+}
+
+/// A bucket that owes something and that nobody uses goes with its rule; one that is used goes with its last use.
+#[test]
+fn buckets_of_a_rule_that_has_ended_go_with_their_last_use() {
+    let rules = Rules::of(&[one_a_second(Each::User)]);
+    let (ann, bobs) = (rules.session("ann", 1), rules.session(BOB, 2));
+    let now = Duration::from_secs(3_600);
+    assert!(passes(&ann, now) && passes(&bobs, now));
+    drop(ann);
+    assert_eq!(rules.buckets(), 2, "ann owes something");
+    rules.limited[0].end();
+    assert_eq!(rules.buckets(), 1);
+    drop(bobs);
+    assert_eq!(rules.buckets(), 0);
+}
+
+/// Sessions of one account beyond its number share one bucket; others have buckets of their own.
+#[test]
+fn no_account_has_all_buckets() {
+    let rules = Rules::of(&[one_a_second(Each::Session)]);
+    rules.ledger.set_most(Kind::RateBucket, Some(3), Some(3));
+    let now = Duration::from_secs(3_600);
+    let mut works: Vec<_> = (0..5).map(|id| rules.session("ann", id)).collect();
+    assert_eq!((rules.buckets(), rules.ledger.count(Kind::RateBucket)), (3, 3));
+    assert!(works.drain(..4).all(|one| passes(&one, now)) && !passes(&works[0], now));
+    assert!(passes(&rules.session(BOB, 7), now), "bob has a bucket");
+    let per_user = rules.ledger.account("carol");
+    let held: Vec<_> = (0..RATE_BUCKETS_PER_USER)
+        .filter_map(|_| per_user.charge(Kind::RateBucket, 0).ok())
+        .collect();
+    assert_eq!(held.len(), 3);
+}
+
+/// A copy of macOS that was larger than it said owes all of it to limits of its account, and 256 MiB to those that
+/// others share.
+#[test]
+fn a_copy_larger_than_it_said_owes_little_to_others() {
+    let rule = |name: &str, each| RateRule {
+        write: Some(1 << 20),
+        read: Some(1 << 20),
+        burst: Duration::ZERO,
+        each,
+        ..RateRule::new(name)
+    };
+    let now = Duration::from_secs(100);
+    let terabyte = Demand { write: 1 << 40, ..Demand::default() };
+    let one = Demand { write: 1, ..Demand::default() };
+    for each in [None, Some(Each::Address), Some(Each::User), Some(Each::Session)] {
+        let rules = Rules::of(&[rule("a", each)]);
+        let said = Demand { write: 1, operations: 1, ..Demand::default() };
+        let mut copy = work(rules.pick(BOB, 7, "data", NEAR), said);
+        copy.add_source(Arc::new(rules.pick(BOB, 7, "data", NEAR)), 1);
+        assert!(passes(&copy, now));
+        copy.settle(terabyte, 1 << 40, now);
+        // 256 MiB are 256 seconds.
+        let later = now + Duration::from_secs(257);
+        let has_ended = passes(&work(rules.pick(BOB, 7, "data", NEAR), one), later);
+        assert_eq!(has_ended, matches!(each, None | Some(Each::Address)), "{each:?}");
+        let read = Demand { read: 1, ..Demand::default() };
+        let has_ended = passes(&work(rules.pick(BOB, 7, "data", NEAR), read), later);
+        assert_eq!(has_ended, matches!(each, None | Some(Each::Address)), "{each:?}");
+        let year = now + Duration::from_secs(1 << 20);
+        assert!(passes(
+            &work(rules.pick(BOB, 7, "data", NEAR), one),
+            year + Duration::from_secs(2)
+        ));
+    }
+}
+
+/// Those who wait now come first, then those who have waited longest; a status names so many.
+#[tokio::test(start_paused = true)]
+async fn those_are_shown_that_are_held_back_most() {
+    let limit = RateRule { write: Some(1 << 20), ..one_a_second(Each::User) };
+    let rules = Rules::of(&[limit]);
+    let clock = rules.limited[0].clock;
+    assert_eq!(rules.limited[0].most_held(), []);
+    let users: Vec<String> = (0..RATE_HELD_SHOWN + 2).map(|at| format!("user{at:02}")).collect();
+    for (at, user) in users.iter().enumerate() {
+        let own = rules.session(user, at as u64);
+        assert!(passes(&own, clock.now()));
+        for _ in 0..at {
+            own.wait(At::FIRST, clock).await.unwrap();
+        }
+    }
+    let shown = rules.limited[0].most_held();
+    let names = |shown: &[HeldOne]| shown.iter().map(|one| one.who.clone()).collect::<Vec<_>>();
+    let most: Vec<_> = users[2..].iter().rev().cloned().collect();
+    assert_eq!(names(&shown), most);
+    let first = &shown[0];
+    assert_eq!((first.by, first.waited.waiting, first.waited.count), ("operations", 0, 9));
+    // user01 waits for its bytes now.
+    let flow = rules.pick("user01", 1, "data", NEAR);
+    let write = work(flow, Demand { write: 8 << 20, ..Demand::default() });
+    assert!(passes(&write, clock.now()));
+    let waits = async { write.wait(At::FIRST, clock).await.unwrap() };
+    let looks = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        rules.limited[0].most_held()
+    };
+    let (_, shown) = tokio::join!(waits, looks);
+    assert_eq!(names(&shown)[..2], ["user01".to_owned(), most[0].clone()]);
+    assert_eq!((shown[0].by, shown[0].waited.waiting), ("write", 1));
 }
