@@ -79,6 +79,22 @@ impl Links {
         Ok(())
     }
 
+    /// Delays the packets of a link in both directions, and loses some. Packets that were sent together are
+    /// lost one by one.
+    pub(crate) fn lose(&self, n: usize, rate: &str, delay: &str, loss: &str) -> Result<()> {
+        for (within, device) in [(None, format!("bench{n}")), (Some(self.pid()), format!("end{n}"))]
+        {
+            // A burst below two packets has the kernel take apart what was sent together.
+            let shape = ["qdisc", "replace", "dev", &device, "root", "handle", "1:", "tbf"];
+            let terms = ["rate", rate, "burst", "5kb", "limit", QUEUE];
+            run(within, "tc", &[&shape[..], &terms[..]].concat())?;
+            let lossy = ["qdisc", "add", "dev", &device, "parent", "1:1", "handle", "10:", "netem"];
+            let terms = ["delay", delay, "loss", loss, "limit", "1200"];
+            run(within, "tc", &[&lossy[..], &terms[..]].concat())?;
+        }
+        Ok(())
+    }
+
     /// Lets all packets of a link vanish, at both ends.
     pub(crate) fn cut(&self, n: usize) -> Result<()> {
         self.at_both_ends(n, &["replace"], &["lladdr", NOBODY, "nud", "permanent"])

@@ -5,7 +5,7 @@
 //! counts the server's system calls for an operation, `instructions` its instructions. `load` makes
 //! the server the bottleneck, `cold` takes large files once through. `client` compares Frevo's client with smbclient and with a bare TCP
 //! stream, `mount` compares a mounted folder with other mounts, `crypto` measures sealing and signing
-//! alone, `admin` the admin interface, `referrals` a namespace of many links, `cluster` shares of several nodes, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
+//! alone, `admin` the admin interface, `referrals` a namespace of many links, `quic` SMB over QUIC beside sealed TCP, `cluster` shares of several nodes, `idle` memory, `channels` a session over several links, `rdma` Frevo beside
 //! ksmbd over SMB Direct.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "its output is what it is for")]
@@ -26,6 +26,7 @@ mod mounts;
 mod plot;
 mod proc;
 mod profile;
+mod quic;
 mod raw;
 mod rdma;
 mod referrals;
@@ -84,6 +85,9 @@ enum Cmd {
     Admin(admin::Arguments),
     /// Measure a namespace of many links: its start, its memory, and referrals beside reads.
     Referrals(referrals::Arguments),
+    /// Measure SMB over QUIC beside sealed TCP: rates, round trips, idle clients, lost packets (root for
+    /// those).
+    Quic(quic::Arguments),
     /// Measure memory while thousands of connections are idle, and after they have left.
     Idle(memory::Arguments),
     /// Measure one client with 1 to 8 channels over links of 1 Gbit/s each and over the loopback
@@ -208,10 +212,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Cmd::Channels(args) => {
             within_links(args.common.nice, || Ok(ExitCode::from(u8::from(!channels::run(&args)?))))
         }
-        Cmd::Cable(args) => within_links(args.common.nice, || {
-            cable::run(&args)?;
-            Ok(ExitCode::SUCCESS)
-        }),
+        Cmd::Cable(args) => {
+            within_links(args.common.nice, || cable::run(&args).map(|()| ExitCode::SUCCESS))
+        }
         Cmd::Crypto(args) => {
             println!("{}", clients::crypto(&args)?);
             Ok(ExitCode::SUCCESS)
@@ -229,6 +232,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }),
         Cmd::Referrals(args) => referrals(&args),
+        Cmd::Quic(args) => over_quic(&args),
         Cmd::Idle(args) => block_on(args.common.client_threads, async {
             raise_open_files();
             println!("{}", memory::idle(&args).await?);
@@ -282,6 +286,23 @@ fn referrals(args: &referrals::Arguments) -> Result<ExitCode> {
         println!("{}", referrals::run(args).await?);
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Measures SMB over QUIC, as root in a network namespace of its own.
+fn over_quic(args: &quic::Arguments) -> Result<ExitCode> {
+    let is_root = rustix::process::geteuid().is_root();
+    let work = || {
+        block_on(args.common.client_threads, async {
+            let is_met = quic::run(args, is_root).await?;
+            Ok(ExitCode::from(u8::from(args.check && !is_met)))
+        })
+    };
+    if is_root {
+        return within_links(args.common.nice, work);
+    }
+    raise_open_files();
+    let _priority = Priority::raise(args.common.nice);
+    work()
 }
 
 /// Runs `work` until it ends or a signal comes; dropping it stops the servers and removes the
