@@ -265,19 +265,50 @@ pub const RDMA_CALLS_AT_ONCE: usize = 8;
 /// Time for which a connection that has ended waits for its last messages to leave.
 pub const RDMA_FAREWELL: Duration = Duration::from_secs(1);
 
-/// Bytes that the peer of a QUIC connection may have under way to a client, and to a server once it sends
-/// large requests after the logon: the rate of 1 Gbit/s over a round trip of 130 ms.
+/// Bytes that the peer of a QUIC connection may have under way to a client, and at most to a server once it
+/// sends large requests after the logon: the rate of 1 Gbit/s over a round trip of 130 ms.
 pub const QUIC_RECEIVE_WINDOW: usize = 16 << 20;
 
 /// Bytes that the client of a new QUIC connection may have under way.
-pub const QUIC_RECEIVE_WINDOW_NEW: usize = 64 << 10;
+pub const QUIC_RECEIVE_WINDOW_NEW: usize = 32 << 10;
 
-/// Bytes of one QUIC connection that were sent and are kept until the peer acknowledges them.
+/// Bytes of one QUIC connection that were sent and are kept until the peer acknowledges them, at most.
 pub const QUIC_SEND_WINDOW: usize = 8 << 20;
+
+/// Such bytes of a server's connection until its client takes large answers after the logon.
+pub const QUIC_SEND_WINDOW_NEW: usize = 32 << 10;
+
+/// Bytes in a second for which the windows of a widened QUIC connection have room: 2 Gbit/s. The time that
+/// counts is that of a round trip.
+pub const QUIC_WINDOW_RATE: usize = 250_000_000;
+
+/// The least window of a widened QUIC connection, which busy cores answer late.
+pub const QUIC_WINDOW_MIN: usize = 1 << 20;
+
+/// The window of a QUIC connection that is widened while memory is scarce.
+pub const QUIC_WINDOW_SCARCE: usize = 256 << 10;
+
+/// Bytes of a thousand that a QUIC connection may lose without sending less: BBR.LossThresh of
+/// draft-ietf-ccwg-bbr. A queue that is full loses more.
+pub const QUIC_FORGIVEN_PER_MILLE: u64 = 20;
+
+/// Bytes of datagrams of one peer that wait for its QUIC connection while that has its first windows, and that
+/// any peer may have waiting while memory is full.
+pub const QUIC_QUEUED_BYTES_NEW: usize = 128 << 10;
+
+/// Bytes of datagrams of one peer that wait for its QUIC connection, because its core is busy.
+pub const QUIC_QUEUED_BYTES: usize = 4 << 20;
+
+/// Bytes of datagrams that wait at one QUIC listener and come from addresses without a connection. From half
+/// of it on, all connections are asked for what they have taken.
+pub const QUIC_QUEUED_NEWCOMERS_BYTES: usize = 16 << 20;
 
 /// Bytes that the kernel may keep for a UDP socket of QUIC in each direction, if `net.core.rmem_max` and
 /// `net.core.wmem_max` allow it.
 pub const QUIC_SOCKET_BYTES: usize = 4 << 20;
+
+/// The longest datagram of QUIC over the loopback: ten of them are sent with one call, of up to 64 KiB.
+pub const QUIC_LOCAL_DATAGRAM: u16 = 6_500;
 
 /// Time without a packet from the peer after which a QUIC connection is lost.
 pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -292,7 +323,7 @@ pub const QUIC_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// get no answer, and try again.
 pub const QUIC_HANDSHAKES_MAX: usize = 512;
 
-/// QUIC handshakes of one listener under way from which on each further client has to prove its address
+/// QUIC handshakes of all listeners under way from which on each further client has to prove its address
 /// by a Retry before anything is kept of it.
 pub const QUIC_HANDSHAKES_UNPROVEN_MAX: usize = 32;
 

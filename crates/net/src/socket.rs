@@ -294,15 +294,12 @@ impl Stream {
     }
 
     /// Has the kernel keep up to `bytes` of unread data. Its own measurement of the peer's rate may
-    /// choose more later, but no less. A connection of QUIC takes
-    /// [`QUIC_RECEIVE_WINDOW`](crate::limits::QUIC_RECEIVE_WINDOW).
+    /// choose more later, but no less. For a connection of QUIC see
+    /// [`widen_receiving`](crate::quic::Connection::widen_receiving).
     ///
     /// # Errors
     /// If the socket is gone.
     pub fn widen_receive_window(&self, bytes: usize) -> io::Result<()> {
-        if let Self::Quic(connection) = self {
-            connection.widen();
-        }
         let Self::Tcp(stream) = self else { return Ok(()) };
         // Setting a low-water mark enlarges the receive buffer (since Linux 4.18), and resetting
         // the mark leaves it enlarged. SO_RCVBUF would turn off autotuning and allows only 208 KiB

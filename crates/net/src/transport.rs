@@ -403,6 +403,15 @@ impl Detached {
         }
     }
 
+    /// Returns a connection of QUIC that was not accepted yet.
+    #[must_use]
+    pub fn quic(&mut self) -> Option<&mut quic::Detached> {
+        match self {
+            Self::Quic(detached) => Some(detached),
+            _ => None,
+        }
+    }
+
     /// True if the peer has not proved yet that its address is its own.
     #[must_use]
     pub fn is_unproven(&self) -> bool {

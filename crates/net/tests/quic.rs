@@ -1,20 +1,21 @@
 //! Connections of QUIC over loopback.
 #![allow(missing_docs, reason = "tests")]
 
+use std::any::Any;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::limits::{
     QUIC_CHAIN_CERTIFICATES_MAX, QUIC_HANDSHAKES_MAX, QUIC_HANDSHAKES_UNPROVEN_MAX,
-    QUIC_RECEIVE_WINDOW_NEW,
+    QUIC_RECEIVE_WINDOW_NEW, QUIC_SEND_WINDOW, QUIC_SEND_WINDOW_NEW,
 };
 use frevo_net::quic::{
-    AccessList, Certificates, Clients, Connector, Decision, Fingerprint, Identity, Issued,
-    Listener, ServerTls, Trust, Verdict, Wanted, issue,
+    AccessList, Allowance, Certificates, Clients, Connector, Decision, Fingerprint, Identity,
+    Issued, Listener, ServerTls, Trust, Verdict, Wanted, issue,
 };
 use frevo_net::transport::{self, Dialer, Stream, Transport};
 use tokio::net::UdpSocket;
@@ -142,9 +143,9 @@ async fn bytes_cross_and_the_end_shows() {
 #[tokio::test]
 async fn the_last_bytes_arrive_before_the_end() {
     let (client, server) = pair().await;
-    write_all(&client, &[7; 50_000]).await;
+    write_all(&client, &[7; 30_000]).await;
     drop(client);
-    assert_eq!(read_exactly(&server, 50_000).await, [7; 50_000]);
+    assert_eq!(read_exactly(&server, 30_000).await, [7; 30_000]);
     assert_eq!(read_end(&server).await.unwrap(), 0);
     server.ended().await;
     assert!(server.has_ended());
@@ -321,12 +322,148 @@ async fn a_new_client_has_little_under_way_until_it_is_widened() {
     };
     filled(&mut sent).await;
     assert!(sent <= QUIC_RECEIVE_WINDOW_NEW, "{sent}");
-    server.widen_receive_window(1).unwrap();
+    assert!(server.quic().unwrap().widen_receiving(usize::MAX));
     // Without a wider window this would not end.
     while sent <= 2 * QUIC_RECEIVE_WINDOW_NEW {
         client.writable().await.unwrap();
         sent += client.try_write_vectored(&[IoSlice::new(&chunk)], false).unwrap_or(0);
     }
+}
+
+/// Memory of one connection, up to a limit.
+#[derive(Debug)]
+struct Allowed {
+    bytes: AtomicUsize,
+    most: usize,
+}
+
+impl Allowance for Allowed {
+    fn resize(&self, bytes: usize) -> bool {
+        let is_allowed = bytes <= self.most;
+        if is_allowed {
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+        is_allowed
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+/// A pair whose server may hold up to `most` bytes, over a relay.
+async fn allowed_pair(most: usize, is_dead: Arc<AtomicBool>) -> (Stream, Stream, Arc<Allowed>) {
+    let own = issue(&wanted("here", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let port = relay(port(&listener), is_dead).await;
+    let allowed = Arc::new(Allowed { bytes: AtomicUsize::new(0), most });
+    let trust = Trust::Pinned(vec![own.fingerprint]);
+    let (client, server) = tokio::join!(connect(trust, None, port), async {
+        let mut detached = listener.accept().await.unwrap().0;
+        detached.quic().unwrap().count_in(Arc::clone(&allowed) as Arc<dyn Allowance>);
+        let server = detached.attach().unwrap();
+        assert_eq!(read_exactly(&server, 1).await, b"!");
+        server
+    });
+    (client.unwrap(), server, allowed)
+}
+
+/// Writes until no more is taken, and returns the bytes.
+async fn fill(stream: &Stream) -> usize {
+    let (mut sent, chunk) = (0, [1; 4096]);
+    while tokio::time::timeout(Duration::from_millis(500), stream.writable()).await.is_ok() {
+        sent += stream.try_write_vectored(&[IoSlice::new(&chunk)], false).unwrap_or(0);
+    }
+    sent
+}
+
+/// A connection is widened as far as its owner has memory for it.
+#[tokio::test]
+async fn windows_are_widened_within_their_allowance() {
+    const MOST: usize = 500_000;
+    let (client, server, allowed) = allowed_pair(MOST, Arc::default()).await;
+    let quic = server.quic().unwrap();
+    assert!(!quic.widen_receiving(usize::MAX) && !quic.widen_sending(usize::MAX));
+    assert_eq!(allowed.bytes.load(Ordering::Relaxed), 0);
+    assert_eq!(fill(&client).await / 4096, QUIC_RECEIVE_WINDOW_NEW / 4096 - 1);
+    assert!(quic.widen_receiving(300_000));
+    assert_eq!(allowed.bytes.load(Ordering::Relaxed), 300_000 + QUIC_SEND_WINDOW_NEW);
+    let more = fill(&client).await;
+    assert!((250_000..300_000).contains(&more), "{more}");
+    assert!(!quic.widen_sending(300_000), "both windows count");
+    assert!(quic.widen_sending(150_000));
+    assert!(allowed.bytes.load(Ordering::Relaxed) <= MOST);
+    assert!(!quic.widen_sending(150_000), "it is so wide already");
+}
+
+/// The bytes for a peer that takes none are kept for a while after the end, and the allowance with them.
+#[tokio::test]
+async fn an_allowance_lasts_as_long_as_the_memory() {
+    let is_dead = Arc::new(AtomicBool::new(false));
+    let (_client, server, allowed) = allowed_pair(usize::MAX, Arc::clone(&is_dead)).await;
+    is_dead.store(true, Ordering::Relaxed);
+    assert!(server.quic().unwrap().widen_sending(usize::MAX));
+    let sent = fill(&server).await;
+    assert!(sent > QUIC_SEND_WINDOW_NEW && sent <= QUIC_SEND_WINDOW, "{sent}");
+    drop(server);
+    assert!(Arc::strong_count(&allowed) > 1, "the bytes are not gone");
+    while Arc::strong_count(&allowed) > 1 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Listeners on several addresses have one count of clients that have not proved theirs.
+#[tokio::test]
+async fn listeners_count_handshakes_together() {
+    let own = issue(&wanted("localhost", false), None).unwrap();
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listening = || Listener::new(Listener::socket(local).unwrap(), anonymous(identity(&own)));
+    let (first, mut second) = (listening().unwrap(), listening().unwrap());
+    second.count_with(&first);
+    let endpoint = quinn::Endpoint::client(local).unwrap();
+    let mut held = Vec::new();
+    for count in 0..QUIC_HANDSHAKES_UNPROVEN_MAX + 4 {
+        let listener = if count % 2 == 0 { &first } else { &second };
+        let at = listener.local_addr();
+        let connecting = endpoint.connect_with(client_of(&own, b"smb"), at, "localhost").unwrap();
+        let accepted = listener.accept().await;
+        assert_eq!(accepted.is_proven(), count >= QUIC_HANDSHAKES_UNPROVEN_MAX, "{count}");
+        held.push((connecting, accepted));
+    }
+}
+
+/// A client was admitted with its address: what comes from another one is not heard, whatever it is, and the
+/// connection goes on from its own.
+#[tokio::test]
+async fn a_connection_stays_with_the_address_that_was_admitted() {
+    let own = issue(&wanted("localhost", false), None).unwrap();
+    let listener = listen(anonymous(identity(&own)));
+    let bind = |host: [u8; 4]| std::net::UdpSocket::bind(SocketAddr::from((host, 0))).unwrap();
+    let (home, elsewhere) = (bind([127, 0, 0, 1]), bind([127, 0, 0, 2]));
+    let (config, socket) = (quinn::EndpointConfig::default(), home.try_clone().unwrap());
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let endpoint = quinn::Endpoint::new(config, None, socket, runtime).unwrap();
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port(&listener)));
+    let connecting = endpoint.connect_with(client_of(&own, b"smb"), at, "localhost").unwrap();
+    let client = async {
+        let connection = connecting.await.unwrap();
+        let (mut send, _) = connection.open_bi().await.unwrap();
+        send.write_all(b"!").await.unwrap();
+        (connection, send)
+    };
+    let ((connection, mut send), server) = tokio::join!(client, async {
+        let server = accept(&listener).await;
+        assert_eq!(read_exactly(&server, 1).await, b"!");
+        server
+    });
+    endpoint.rebind(elsewhere).unwrap();
+    send.write_all(b"from elsewhere").await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(1), server.readable()).await;
+    assert!(heard.is_err(), "nothing is heard");
+    assert_eq!(server.peer_addr().unwrap(), home.local_addr().unwrap());
+    endpoint.rebind(home).unwrap();
+    assert_eq!(read_exactly(&server, 14).await, b"from elsewhere");
+    drop(connection);
 }
 
 #[tokio::test]

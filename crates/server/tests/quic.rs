@@ -4,19 +4,27 @@
 #[path = "client/mod.rs"]
 mod client;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use client::files::{Mount, Want, tree_connect_draft};
+use client::world::password;
 use client::*;
-use frevo_net::limits::QUIC_HANDSHAKES_UNPROVEN_MAX;
+use frevo_auth::smbpasswd::Entry;
+use frevo_auth::{AccountFile, NtHash};
+use frevo_net::limits::{QUIC_HANDSHAKES_UNPROVEN_MAX, QUIC_WINDOW_MIN};
 use frevo_net::quic::{
     AccessList, Certificates, Clients, Connector, Identity, Issued, Listener, ServerTls, Trust,
     Wanted, issue,
 };
 use frevo_net::transport::{Dialer, Stream};
+use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::access_rules::Rules;
 use frevo_server::audit::{Audit, File};
+use frevo_server::internal::state::{Kind, Shares};
 use frevo_server::settings::{Encryption, Signing};
+use frevo_server::share::Share;
 use frevo_wire::command::ioctl::{self, CtlCode, network_interface};
 use frevo_wire::command::session_setup::SessionFlags;
 use frevo_wire::dtyp::Guid;
@@ -261,5 +269,144 @@ fn certificates_of_clients_are_recorded() {
         assert!(allowed.len() == 1 && allowed[0].contains("\"outcome\":\"success\""), "{lines}");
         assert!(refused.len() == 1 && refused[0].contains("ACCESS_DENIED"), "{lines}");
         assert!(refused[0].contains("\"subject\":\"bob\""), "{lines}");
+    });
+}
+
+/// The windows of a connection are charged to its network, to its account from the logon on, and until the last of
+/// its memory is freed.
+#[test]
+fn windows_of_quic_are_charged() {
+    in_far_world(settings(), async |far| {
+        let ledger = &far.world.server.ledger;
+        let (network, ann) = (ledger.network(Ipv4Addr::LOCALHOST.into()), ledger.account("ann"));
+        let mut peer = far.connect().await;
+        peer.negotiate(&accepting()).await;
+        assert_eq!((network.count(Kind::Window), ann.count(Kind::Window)), (1, 0));
+        let first = frevo_net::quic::Detached::BYTES;
+        assert!((first..QUIC_WINDOW_MIN).contains(&network.bytes()), "{}", network.bytes());
+        let logon = peer.log_on("ann").await;
+        assert_eq!((network.count(Kind::Window), ann.count(Kind::Window)), (0, 1));
+        assert!((first..QUIC_WINDOW_MIN).contains(&ann.bytes()), "{}", ann.bytes());
+        let mount = peer.mount(&logon, "data").await;
+        let file = peer.open_file(&mount, &Want::file("big")).await;
+        peer.write(&mount, file, 0, &[7; 60_000]).await;
+        let written = ann.bytes();
+        assert!(
+            written >= QUIC_WINDOW_MIN,
+            "a large request has widened the one window: {written}"
+        );
+        // The send window is widened once it has held up an answer.
+        for _ in 0..100 {
+            peer.read(&mount, file, 0, 60_000).await;
+        }
+        assert!(ann.bytes() >= written + QUIC_WINDOW_MIN / 2, "{} and {written}", ann.bytes());
+        drop(peer);
+        while ledger.count(Kind::Window) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+}
+
+/// A network has half of the memory. Further connections of it are not answered.
+#[test]
+fn a_network_without_memory_gets_no_connection() {
+    in_far_world(settings(), async |far| {
+        far.world.server.ledger.set_limit(4 * frevo_net::quic::Detached::BYTES);
+        let mut held = Vec::new();
+        for count in 0..3 {
+            let connected = tokio::time::timeout(Duration::from_secs(2), far.stream()).await;
+            assert_eq!(connected.is_ok(), count < 2, "{count}");
+            held.extend(connected);
+        }
+    });
+}
+
+/// The way of clients to the server through another address, which changes.
+struct Moving {
+    far: Arc<Mutex<Arc<UdpSocket>>>,
+    near: Arc<UdpSocket>,
+    server: SocketAddr,
+    client: Arc<OnceLock<SocketAddr>>,
+}
+
+impl Moving {
+    fn new(server: SocketAddr) -> Self {
+        let near = Arc::new(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let far = Arc::new(Mutex::new(Arc::clone(&near)));
+        let moving = Self { far, near, server, client: Arc::default() };
+        moving.move_to(Ipv4Addr::LOCALHOST);
+        let (near, far) = (Arc::clone(&moving.near), Arc::clone(&moving.far));
+        let client = Arc::clone(&moving.client);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2_048];
+            while let Ok((count, from)) = near.recv_from(&mut bytes) {
+                let _ = client.set(from);
+                let far = Arc::clone(&far.lock().unwrap());
+                drop(far.send_to(&bytes[..count], server));
+            }
+        });
+        moving
+    }
+
+    fn port(&self) -> u16 {
+        self.near.local_addr().unwrap().port()
+    }
+
+    /// The server sees the client at this address from now on, at another port.
+    fn move_to(&self, address: Ipv4Addr) {
+        let far = Arc::new(UdpSocket::bind((address, 0)).unwrap());
+        *self.far.lock().unwrap() = Arc::clone(&far);
+        let (near, client) = (Arc::clone(&self.near), Arc::clone(&self.client));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 2_048];
+            while let Ok((count, _)) = far.recv_from(&mut bytes) {
+                drop(near.send_to(&bytes[..count], client.wait()));
+            }
+        });
+    }
+}
+
+/// The server shows its folder to clients of one address.
+fn allow_alone(world: &World, address: &str) {
+    let vfs = PosixVfs::open_root(world.dir.path(), PosixOptions::default()).unwrap();
+    let rules = Rules { hosts_allow: vec![address.parse().unwrap()], ..Rules::default() };
+    let data = Share::disk("data", Arc::new(vfs)).rules(rules);
+    let mut accounts = AccountFile::default();
+    let hash = NtHash::from_password(&password("ann"));
+    accounts.add(Entry::new("ann", u32::MAX, hash, 0)).unwrap();
+    let settings = (*world.server.settings()).clone();
+    world.server.reload(settings, &Shares::new([data]), Arc::new(accounts));
+}
+
+/// A client was let in with its address. From another one, which `hosts_allow` does not have, the server does
+/// not hear it over this connection, and a new one is refused the share.
+#[test]
+fn a_client_that_moves_out_of_hosts_allow_is_served_no_longer() {
+    const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    in_far_world(settings(), async |far| {
+        allow_alone(&far.world, "127.0.0.1");
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, far.port));
+        let connect = async |way: &Moving| {
+            let trust = Trust::Pinned(vec![far.own.fingerprint]);
+            let dialer = Dialer::Quic(Connector::new(trust, None).unwrap());
+            let stream = dialer.dial("127.0.0.1", Some(way.port())).await.unwrap();
+            let mut peer = Peer::new(stream, Guid([8; 16]));
+            peer.negotiate(&accepting()).await;
+            let logon = peer.log_on("ann").await;
+            (peer, logon)
+        };
+        let way = Moving::new(server);
+        let (mut peer, logon) = connect(&way).await;
+        let mount = peer.mount(&logon, "data").await;
+        peer.create(&mount, &Want::file("first")).await.ok();
+        way.move_to(ELSEWHERE);
+        let want = Want::file("late");
+        let late = peer.create(&mount, &want);
+        assert!(tokio::time::timeout(Duration::from_secs(1), late).await.is_err());
+        assert!(far.world.path("first").exists() && !far.world.path("late").exists());
+        let anew = Moving::new(server);
+        anew.move_to(ELSEWHERE);
+        let (mut peer, logon) = connect(&anew).await;
+        assert!(peer.try_mount(&logon, "data").await.is_err());
     });
 }

@@ -109,12 +109,12 @@ pub const fn of(used: usize, limit: usize) -> Fullness {
 }
 
 /// Counts a new large buffer.
-pub(super) fn take(bytes: usize) {
+pub(crate) fn take(bytes: usize) {
     IN_USE.fetch_add(bytes, Ordering::Relaxed);
 }
 
 /// Counts a freed large buffer.
-pub(super) fn give(bytes: usize) {
+pub(crate) fn give(bytes: usize) {
     IN_USE.fetch_sub(bytes, Ordering::Relaxed);
 }
 

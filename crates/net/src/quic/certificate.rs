@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest::{SHA256, digest};
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::CertifiedKey;
+use webpki::EndEntityCert;
 
 use crate::limits::{QUIC_CERTIFICATES_MAX, QUIC_COMMON_NAME_CHARS};
 
@@ -120,6 +121,28 @@ impl Identity {
     pub fn ends(&self) -> Option<SystemTime> {
         Parts::of(self.0.cert.first()?)?.ends
     }
+
+    /// Returns the time for which the certificate is valid in all. None if a date cannot be read.
+    #[must_use]
+    pub fn lifetime(&self) -> Option<Duration> {
+        let parts = Parts::of(self.0.cert.first()?)?;
+        parts.ends?.duration_since(parts.since?).ok()
+    }
+
+    /// True if the certificate has this name or address of a host. A `*` stands for a part of a name.
+    #[must_use]
+    pub fn is_for(&self, host: &str) -> bool {
+        let any = host.replace('*', "any");
+        let own = self.0.cert.first().and_then(|own| EndEntityCert::try_from(own).ok());
+        let (Some(own), Ok(name)) = (own, ServerName::try_from(&*any)) else { return false };
+        own.verify_is_valid_for_subject_name(&name).is_ok()
+    }
+
+    /// Returns the bits of an RSA key. None for a key of another kind.
+    #[must_use]
+    pub fn rsa_bits(&self) -> Option<usize> {
+        Parts::of(self.0.cert.first()?)?.rsa_bits()
+    }
 }
 
 fn chain_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadCertificate> {
@@ -141,6 +164,10 @@ fn chain_in(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BadCertificate> 
 pub(super) struct Parts<'a> {
     /// The name of the owner, in DER.
     pub(super) subject: &'a [u8],
+    /// The algorithm and the bits of its key, in DER.
+    key: &'a [u8],
+    /// The beginning of its validity. None if it cannot be read.
+    since: Option<SystemTime>,
     /// The end of its validity. None if it cannot be read.
     pub(super) ends: Option<SystemTime>,
 }
@@ -159,10 +186,25 @@ impl<'a> Parts<'a> {
         let (_, _algorithm, rest) = element(rest)?;
         let (_, _issuer, rest) = element(rest)?;
         let (_, validity, rest) = element(rest)?;
-        let (_, subject, _) = element(rest)?;
-        let (_, _since, until) = element(validity)?;
+        let (_, subject, rest) = element(rest)?;
+        let (_, key, _) = element(rest)?;
+        let (tag, since, until) = element(validity)?;
+        let since = time(tag, since);
         let ends = element(until).and_then(|(tag, text, _)| time(tag, text));
-        Some(Self { subject, ends })
+        Some(Self { subject, key, since, ends })
+    }
+
+    /// Returns the bits of an RSA key, RFC 8017 A.1.1. None for a key of another kind.
+    fn rsa_bits(&self) -> Option<usize> {
+        // The object identifier 1.2.840.113549.1.1.1.
+        const RSA: &[u8] = &[0x06, 9, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 1, 1, 1];
+        let (_, algorithm, rest) = element(self.key)?;
+        let (_, bits, _) = element(rest).filter(|_| algorithm.starts_with(RSA))?;
+        let (_, numbers, _) = element(bits.strip_prefix(&[0])?)?;
+        let (_, modulus, _) = element(numbers)?;
+        let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+        let first = modulus.get(zeros)?;
+        Some((modulus.len() - zeros) * 8 - first.leading_zeros() as usize)
     }
 
     /// Returns the beginning of the owner's common name, what is printable of it; empty if there is none.
@@ -243,4 +285,44 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
     // The days from March of the year 0 to 1970.
     days.checked_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::issue::{Wanted, issue};
+    use super::*;
+
+    /// A certificate whose key is of RSA with 3,072 bits.
+    const RSA: &[u8] = include_bytes!("rsa-3072.pem");
+
+    #[test]
+    fn the_bits_of_an_rsa_key_are_counted() {
+        let chain = chain_in(RSA).unwrap();
+        assert_eq!(Parts::of(&chain[0]).unwrap().rsa_bits(), Some(3_072));
+        for cut in 0..chain[0].len() {
+            let parts = Parts::of(&chain[0][..cut]);
+            assert_eq!(parts.and_then(|parts| parts.rsa_bits()), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_tells_its_hosts_and_its_time() {
+        let lasts = Duration::from_secs(86_400 * 30);
+        let wanted = Wanted {
+            common_name: String::from("nas"),
+            hosts: ["nas", "192.0.2.1", "*.example.com"].map(String::from).to_vec(),
+            is_authority: false,
+            since: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            lasts,
+        };
+        let own = issue(&wanted, None).unwrap();
+        let own = Identity::from_pem(own.certificate.as_bytes(), own.key.as_bytes()).unwrap();
+        assert_eq!((own.lifetime(), own.rsa_bits()), (Some(lasts), None));
+        for host in ["nas", "NAS", "192.0.2.1", "*.example.com", "one.example.com"] {
+            assert!(own.is_for(host), "{host}");
+        }
+        for host in ["", "other", "192.0.2.2", "2001:db8::1", "example.com", "a b"] {
+            assert!(!own.is_for(host), "{host}");
+        }
+    }
 }

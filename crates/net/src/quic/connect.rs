@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint, EndpointConfig};
+use quinn::{ClientConfig, Endpoint};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -15,7 +15,9 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
-use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -25,6 +27,7 @@ use super::driver::{Drivers, caught};
 use super::failure::Failure;
 use super::listener::Listener;
 use super::settings::{self, ALPN};
+use super::windows::Windows;
 use crate::limits::{QUIC_HANDSHAKE_TIMEOUT, QUIC_NEXT_ADDRESS};
 
 /// The servers that a client trusts.
@@ -84,7 +87,8 @@ impl Connector {
     /// The system's error, or one sentence about the handshake that failed.
     pub async fn connect(&self, address: SocketAddr, host: &str) -> io::Result<Connection> {
         let distrust = Distrust::default();
-        let config = self.config(&distrust).map_err(io::Error::other)?;
+        let is_local = settings::is_local(address);
+        let config = self.config(&distrust, is_local).map_err(io::Error::other)?;
         let any = match address {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -94,7 +98,7 @@ impl Connector {
         let begun = || {
             let socket = Listener::socket(any)?;
             let endpoint =
-                Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(Drivers))?;
+                Endpoint::new(settings::of_endpoint(), None, socket, Arc::new(Drivers::default()))?;
             let connecting = endpoint.connect_with(config, address, name).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!("cannot connect: {error}"))
             })?;
@@ -108,7 +112,7 @@ impl Connector {
                 why.map_or_else(|| Failure::from(error), Failure::Untrusted)
             })?;
             let streams = connection.open_bi().await?;
-            Ok(Open::new(connection, streams, None))
+            Ok(Open::new(connection, streams, None, Windows::WIDE))
         });
         let connection = Connection::new(opening, address, local, drivers);
         let opened = timeout(QUIC_HANDSHAKE_TIMEOUT, connection.opened()).await;
@@ -152,7 +156,7 @@ impl Connector {
         }
     }
 
-    fn config(&self, distrust: &Distrust) -> Result<ClientConfig, BadCertificate> {
+    fn config(&self, distrust: &Distrust, is_local: bool) -> Result<ClientConfig, BadCertificate> {
         let failed = |error: &dyn fmt::Display| BadCertificate(error.to_string());
         let verifier = Verifier { connector: self.clone(), distrust: Arc::clone(distrust) };
         let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&self.provider))
@@ -171,7 +175,7 @@ impl Connector {
         config.resumption = rustls::client::Resumption::disabled();
         let crypto = QuicClientConfig::try_from(config).map_err(|error| failed(&error))?;
         let mut config = ClientConfig::new(Arc::new(crypto));
-        config.transport_config(settings::of_client());
+        config.transport_config(settings::of_client(is_local));
         Ok(config)
     }
 }
@@ -241,6 +245,11 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
+/// True if the certificate of an authority stands for a host.
+fn is_of_authority(why: &OtherError) -> bool {
+    matches!(why.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
+
 /// Returns the sentence for a certificate that no authority vouches for.
 fn distrusted(error: &Error, seen: &Fingerprint) -> String {
     match error {
@@ -253,9 +262,17 @@ fn distrusted(error: &Error, seen: &Fingerprint) -> String {
         Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
         ) => String::from("the server's certificate is not valid yet; is the clock right?"),
-        _ => format!(
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => format!(
             "no authority that this client trusts has signed the server's certificate; if its \
              administrator gives you this fingerprint, use --quic-pin {seen}"
+        ),
+        Error::InvalidCertificate(CertificateError::Other(why)) if is_of_authority(why) => format!(
+            "the server uses the certificate of an authority as its own, which is not allowed; if its \
+             administrator gives you this fingerprint, use --quic-pin {seen}"
+        ),
+        _ => format!(
+            "the server's certificate is not valid ({error}); if its administrator gives you this \
+             fingerprint, use --quic-pin {seen}"
         ),
     }
 }

@@ -4,6 +4,7 @@ use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -14,10 +15,12 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::access::Decision;
+use super::allowance::Allowance;
 use super::driver::Driver;
 use super::failure::Failure;
 use super::settings::bytes;
-use crate::limits::{QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, RECEIVE_SCRATCH_BYTES};
+use super::windows::Windows;
+use crate::limits::{QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, QUIC_SEND_WINDOW, RECEIVE_SCRATCH_BYTES};
 use crate::lingering::linger;
 
 /// A connection of SMB over QUIC. One task may wait for reading and one for writing at a time.
@@ -26,6 +29,8 @@ pub struct Connection {
     peer: SocketAddr,
     local: SocketAddr,
     drivers: Vec<Driver>,
+    /// The count of its memory. Its task has it too, and one of both is the last to go.
+    allowance: Option<Arc<dyn Allowance>>,
 }
 
 /// A handshake, after which there is a stream.
@@ -54,6 +59,7 @@ pub(super) struct Open {
     /// The task that waited for writing last.
     writer: Option<Waker>,
     decision: Option<Decision>,
+    windows: Windows,
     /// Bytes that were written.
     written: u64,
     /// The acknowledgments that had come when bytes were written last.
@@ -67,6 +73,7 @@ impl Open {
         connection: quinn::Connection,
         streams: (SendStream, RecvStream),
         decision: Option<Decision>,
+        windows: Windows,
     ) -> Self {
         let (send, receive) = streams;
         let (received, has_ended) = (Bytes::new(), false);
@@ -81,6 +88,7 @@ impl Open {
             reader,
             writer,
             decision,
+            windows,
             written,
             acks,
             acknowledged,
@@ -97,6 +105,21 @@ impl Open {
         }
         self.acks = acks;
         self.written - self.acknowledged
+    }
+
+    /// Uses windows if `allowance` has their bytes.
+    fn resize(&mut self, windows: Windows, allowance: Option<&Arc<dyn Allowance>>) -> bool {
+        if !allowance.is_none_or(|allowance| allowance.resize(windows.bytes())) {
+            return false;
+        }
+        if windows.receive > self.windows.receive {
+            self.connection.set_receive_window(bytes(windows.receive));
+        }
+        if windows.send > self.windows.send {
+            self.connection.set_send_window(windows.send as u64);
+        }
+        self.windows = windows;
+        true
     }
 
     /// Waits until there is something to read, or the end.
@@ -169,7 +192,13 @@ impl Connection {
         drivers: Vec<Driver>,
     ) -> Self {
         let state = State::Opening { handshake: opening, waiting: None };
-        Self { state: Mutex::new(state), peer, local, drivers }
+        Self { state: Mutex::new(state), peer, local, drivers, allowance: None }
+    }
+
+    /// Counts its memory in `allowance`.
+    pub(super) fn counted_in(mut self, allowance: Option<Arc<dyn Allowance>>) -> Self {
+        self.allowance = allowance;
+        self
     }
 
     /// Returns the peer's address.
@@ -214,11 +243,41 @@ impl Connection {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Lets the peer have as much under way as the connection may ever have.
-    pub fn widen(&self) {
-        if let State::Open(open) = &*self.state.lock() {
-            open.connection.set_receive_window(bytes(QUIC_RECEIVE_WINDOW));
+    /// Lets the peer have as much under way as a path of its round trip takes, up to `most`. False without
+    /// memory for that.
+    pub fn widen_receiving(&self, most: usize) -> bool {
+        let State::Open(open) = &mut *self.state.lock() else { return false };
+        let wanted = Windows::of_path(open.connection.rtt()).min(QUIC_RECEIVE_WINDOW).min(most);
+        if wanted <= open.windows.receive {
+            return true;
         }
+        let windows = Windows { receive: wanted, ..open.windows };
+        let is_wide = open.resize(windows, self.allowance.as_ref());
+        if let Some(driver) = self.drivers.last().filter(|_| is_wide) {
+            driver.widen(wanted);
+        }
+        is_wide
+    }
+
+    /// Keeps as many bytes until they are acknowledged as a path of its round trip takes, up to `most`. False
+    /// without memory for that, or if it does so already.
+    pub fn widen_sending(&self, most: usize) -> bool {
+        let State::Open(open) = &mut *self.state.lock() else { return false };
+        let wanted = Windows::of_path(open.connection.rtt()).min(QUIC_SEND_WINDOW).min(most);
+        let windows = Windows { send: wanted, ..open.windows };
+        if wanted <= open.windows.send || !open.resize(windows, self.allowance.as_ref()) {
+            return false;
+        }
+        if let Some(driver) = self.drivers.last() {
+            driver.send_together();
+        }
+        true
+    }
+
+    /// Returns the count of its memory.
+    #[must_use]
+    pub fn allowance(&self) -> Option<Arc<dyn Allowance>> {
+        self.allowance.clone()
     }
 
     /// Polls the handshake, and then the stream.
@@ -417,7 +476,8 @@ impl Drop for Connection {
         let is_closed = connection.close_reason().is_some();
         // The error means that the direction has ended already.
         drop(send.finish());
-        let farewell = Farewell { connection, drivers };
+        let allowance = self.allowance.take();
+        let farewell = Farewell { connection, drivers, _allowance: allowance };
         if is_closed {
             return;
         }
@@ -442,6 +502,7 @@ impl Drop for Connection {
 struct Farewell {
     connection: quinn::Connection,
     drivers: Vec<Driver>,
+    _allowance: Option<Arc<dyn Allowance>>,
 }
 
 impl Drop for Farewell {

@@ -20,6 +20,8 @@ use tokio::io::Interest;
 use tokio::runtime::Handle;
 use tokio::time::Sleep;
 
+use super::allowance::Allowance;
+use super::queue::{Membership, Queues, Waking};
 use crate::limits::QUIC_TRAINS_AT_ONCE;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -29,21 +31,56 @@ thread_local! {
     static CAUGHT: RefCell<Option<Vec<Driver>>> = const { RefCell::new(None) };
     /// True while a task is polled for the last time, perhaps without a runtime.
     static IS_LAST: Cell<bool> = const { Cell::new(false) };
+    /// True while a task is polled that sends datagrams one by one.
+    static IS_NARROW: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs the tasks of QUIC on the runtime of the thread that makes them.
-#[derive(Debug)]
-pub(super) struct Drivers;
+#[derive(Debug, Default)]
+pub(super) struct Drivers {
+    /// The queues of the connections of a listener.
+    pub(super) queues: Option<Arc<Queues>>,
+}
 
 /// A task that moves packets.
 #[derive(Clone)]
-pub(super) struct Driver(Arc<Mutex<Driven>>);
+pub(super) struct Driver(Arc<Driven>);
 
 struct Driven {
+    work: Mutex<Work>,
+    /// The waker of the task's runtime.
+    waking: Arc<Waking>,
+}
+
+/// A task, with what goes when the task has ended.
+#[derive(Default)]
+struct Work {
     /// None once it has ended.
     task: Option<Task>,
-    /// The waker of the task's runtime.
-    waker: Option<Waker>,
+    place: Option<Membership>,
+    /// True until the client takes large answers: quinn keeps a buffer for all datagrams that are sent together.
+    is_narrow: bool,
+    /// Kept because the connection has its memory until then.
+    allowance: Option<Arc<dyn Allowance>>,
+}
+
+impl Work {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Self { task, place, is_narrow, .. } = self;
+        let Some(running) = task else { return Poll::Ready(()) };
+        let before = place.as_ref().map(Membership::before);
+        IS_NARROW.set(*is_narrow);
+        let polled = running.as_mut().poll(cx);
+        IS_NARROW.set(false);
+        if polled.is_ready() {
+            *self = Self::default();
+            return Poll::Ready(());
+        }
+        if let (Some(place), Some(before)) = (place, before) {
+            place.after(&before);
+        }
+        Poll::Pending
+    }
 }
 
 /// Calls `make`, and returns the tasks that it began as well.
@@ -81,33 +118,49 @@ impl Drop for Last {
 
 impl Driver {
     async fn run(self) {
+        let Driven { work, waking } = &*self.0;
         poll_fn(|cx| {
-            let mut driven = self.0.lock();
-            let Driven { task, waker } = &mut *driven;
-            let Some(running) = task else { return Poll::Ready(()) };
-            if running.as_mut().poll(cx).is_ready() {
-                (*task, *waker) = (None, None);
-                return Poll::Ready(());
-            }
-            *waker = Some(cx.waker().clone());
-            Poll::Pending
+            waking.set(cx.waker());
+            work.lock().poll(cx)
         })
         .await;
     }
 
+    /// Counts the datagrams of the connection and its memory until the task has ended.
+    pub(super) fn keep(
+        &self,
+        queues: &Arc<Queues>,
+        peer: SocketAddr,
+        allowance: Option<Arc<dyn Allowance>>,
+    ) {
+        let mut work = self.0.work.lock();
+        if work.task.is_some() {
+            work.place = Some(queues.enter(peer, Arc::clone(&self.0.waking)));
+            (work.allowance, work.is_narrow) = (allowance, true);
+        }
+    }
+
+    /// Lets as many bytes wait for the task as fit to a receive window.
+    pub(super) fn widen(&self, window: usize) {
+        if let Some(place) = &self.0.work.lock().place {
+            place.widen(window);
+        }
+    }
+
+    /// Sends datagrams together from now on.
+    pub(super) fn send_together(&self) {
+        self.0.work.lock().is_narrow = false;
+    }
+
     /// Polls the task once on this thread, whether or not its runtime still exists.
     pub(super) fn poll_once(&self) {
-        let Some(mut driven) = self.0.try_lock() else { return };
-        let Some(task) = &mut driven.task else { return };
+        let Some(mut work) = self.0.work.try_lock() else { return };
         let last = Last::begun();
-        let is_done = task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        drop(last);
-        if is_done {
-            driven.task = None;
-        }
+        let polled = work.poll(&mut Context::from_waker(Waker::noop()));
+        drop((last, work));
         // The poll above has registered no waker, so the task has to be polled by its runtime again.
-        if let Some(waker) = driven.waker.take() {
-            waker.wake();
+        if polled.is_pending() {
+            self.0.waking.wake();
         }
     }
 }
@@ -119,7 +172,8 @@ impl quinn::Runtime for Drivers {
     }
 
     fn spawn(&self, task: Task) {
-        let driver = Driver(Arc::new(Mutex::new(Driven { task: Some(task), waker: None })));
+        let work = Mutex::new(Work { task: Some(task), ..Work::default() });
+        let driver = Driver(Arc::new(Driven { work, waking: Arc::default() }));
         CAUGHT.with_borrow_mut(|caught| caught.iter_mut().for_each(|it| it.push(driver.clone())));
         tokio::spawn(driver.run());
     }
@@ -127,7 +181,8 @@ impl quinn::Runtime for Drivers {
     fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = tokio::net::UdpSocket::from_std(socket)?;
-        Ok(Arc::new(Socket { io, state, trains: Mutex::new(Trains::new()) }))
+        let (trains, queues) = (Mutex::new(Trains::new()), self.queues.clone());
+        Ok(Arc::new(Socket { io, state, trains, queues }))
     }
 
     fn now(&self) -> Instant {
@@ -160,7 +215,11 @@ struct Socket {
     io: tokio::net::UdpSocket,
     state: UdpSocketState,
     trains: Mutex<Trains>,
+    queues: Option<Arc<Queues>>,
 }
+
+/// Calls that receive trains, of which nothing is handed on, before others of the runtime have their turn.
+const RECEIVES_AT_ONCE: usize = 32;
 
 /// Bytes of the largest train of datagrams.
 const TRAIN_BYTES: usize = 64 << 10;
@@ -195,14 +254,24 @@ impl Trains {
         Ok(())
     }
 
-    /// Puts one datagram into each buffer, and returns how many there were.
-    fn hand_on(&mut self, buffers: &mut [IoSliceMut<'_>], metas: &mut [RecvMeta]) -> usize {
+    /// Puts one datagram into each buffer, and returns how many there were. Trains for which `queues` have
+    /// no room are lost.
+    fn hand_on(
+        &mut self,
+        buffers: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+        queues: Option<&Queues>,
+    ) -> usize {
         let mut count = 0;
         while let (Some(buffer), Some(meta)) = (buffers.get_mut(count), metas.get_mut(count)) {
             let Some(train) = self.received.get(..self.count).and_then(|all| all.get(self.next))
             else {
                 break;
             };
+            if self.handed == 0 && queues.is_some_and(|it| !it.admits(train.addr, train.len)) {
+                self.next += 1;
+                continue;
+            }
             let len = train.stride.max(1).min(train.len - self.handed);
             let start = self.next * TRAIN_BYTES + self.handed;
             self.handed += len;
@@ -247,8 +316,8 @@ impl AsyncUdpSocket for Socket {
         received: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         let mut trains = self.trains.lock();
-        loop {
-            let count = trains.hand_on(buffers, received);
+        for _ in 0..RECEIVES_AT_ONCE {
+            let count = trains.hand_on(buffers, received, self.queues.as_deref());
             if count > 0 {
                 return Poll::Ready(Ok(count));
             }
@@ -259,6 +328,9 @@ impl AsyncUdpSocket for Socket {
             // Without datagrams the socket is waited for again.
             drop(self.io.try_io(Interest::READABLE, || trains.receive(self)));
         }
+        // All of them were dropped. Others of this runtime have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
@@ -266,7 +338,7 @@ impl AsyncUdpSocket for Socket {
     }
 
     fn max_transmit_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        if IS_NARROW.get() { 1 } else { self.state.max_gso_segments() }
     }
 
     fn max_receive_segments(&self) -> usize {

@@ -8,16 +8,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use quinn::crypto::HandshakeTokenKey;
-use quinn::{Endpoint, EndpointConfig, Incoming, ServerConfig, TransportConfig};
+use quinn::{Endpoint, Incoming, ServerConfig, TransportConfig};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::time::timeout;
 
+use super::allowance::Allowance;
 use super::certificate::BadCertificate;
 use super::connection::{Connection, Open, Opening};
 use super::driver::{Drivers, caught};
 use super::failure::Failure;
+use super::queue::Queues;
 use super::settings;
 use super::tls::{Decided, Handshakes, ServerTls};
+use super::windows::Windows;
 use crate::limits::{
     QUIC_FIRST_PACKETS_BYTES, QUIC_FIRST_PACKETS_BYTES_MAX, QUIC_HANDSHAKE_TIMEOUT,
     QUIC_HANDSHAKES_MAX, QUIC_HANDSHAKES_UNPROVEN_MAX, QUIC_SOCKET_BYTES,
@@ -29,6 +32,7 @@ pub struct Listener {
     local: SocketAddr,
     renewal: Renewal,
     under_way: Arc<AtomicUsize>,
+    queues: Arc<Queues>,
 }
 
 /// Replaces the certificates of a listener. Connections that exist keep theirs.
@@ -36,10 +40,13 @@ pub struct Listener {
 pub struct Renewal(Arc<Certified>);
 
 struct Certified {
+    /// None once the listener has gone: then nothing is accepted any more.
+    endpoint: Mutex<Option<Endpoint>>,
     handshakes: Mutex<Arc<Handshakes>>,
     /// The key of the tokens with which clients prove their addresses.
     tokens: Arc<dyn HandshakeTokenKey>,
-    transport: Arc<TransportConfig>,
+    /// The parameters of connections with other machines, and with this one.
+    transport: [Arc<TransportConfig>; 2],
 }
 
 impl Renewal {
@@ -48,19 +55,36 @@ impl Renewal {
     /// # Errors
     /// They cannot be used. Those in force stay.
     pub fn renew(&self, tls: ServerTls) -> Result<(), BadCertificate> {
-        let handshakes = Handshakes::new(tls)?;
-        handshakes.begin(&Decided::default())?;
-        *self.0.handshakes.lock() = Arc::new(handshakes);
+        let handshakes = Arc::new(Handshakes::new(tls)?);
+        let config = self.0.config(&handshakes, &Decided::default(), false)?;
+        *self.0.handshakes.lock() = handshakes;
+        // As at the start: the endpoint reads first packets and makes tokens with a configuration of its own.
+        if let Some(endpoint) = &*self.0.endpoint.lock() {
+            endpoint.set_server_config(Some(config));
+        }
         Ok(())
     }
+}
 
+impl Certified {
     /// Returns the configuration of one handshake.
-    fn begin(&self, decided: &Decided) -> Result<ServerConfig, BadCertificate> {
-        let handshakes = Arc::clone(&self.0.handshakes.lock());
+    fn begin(&self, decided: &Decided, is_local: bool) -> Result<ServerConfig, BadCertificate> {
+        let handshakes = Arc::clone(&self.handshakes.lock());
+        self.config(&handshakes, decided, is_local)
+    }
+
+    fn config(
+        &self,
+        handshakes: &Handshakes,
+        decided: &Decided,
+        is_local: bool,
+    ) -> Result<ServerConfig, BadCertificate> {
+        let [far, local] = &self.transport;
+        let transport = if is_local { local } else { far };
         let crypto = handshakes.begin(decided)?;
-        let mut config = ServerConfig::new(crypto, Arc::clone(&self.0.tokens));
+        let mut config = ServerConfig::new(crypto, Arc::clone(&self.tokens));
         config
-            .transport_config(Arc::clone(&self.0.transport))
+            .transport_config(Arc::clone(transport))
             // A client that comes from another address connects anew: each address is admitted by
             // itself.
             .migration(false)
@@ -104,12 +128,20 @@ impl Listener {
         filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
         let salt = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]);
         let tokens: Arc<dyn HandshakeTokenKey> = Arc::new(salt.extract(&secret));
-        let renewal =
-            Renewal(Arc::new(Certified { handshakes, tokens, transport: settings::of_server() }));
-        let config = renewal.begin(&Decided::default()).map_err(invalid)?;
-        let endpoint =
-            Endpoint::new(EndpointConfig::default(), Some(config), socket, Arc::new(Drivers))?;
-        Ok(Self { endpoint, local, renewal, under_way: Arc::default() })
+        let (endpoint, transport) = (Mutex::default(), [false, true].map(settings::of_server));
+        let certified = Arc::new(Certified { endpoint, handshakes, tokens, transport });
+        let config = certified.begin(&Decided::default(), false).map_err(invalid)?;
+        let queues = Arc::<Queues>::default();
+        let drivers = Arc::new(Drivers { queues: Some(Arc::clone(&queues)) });
+        let endpoint = Endpoint::new(settings::of_endpoint(), Some(config), socket, drivers)?;
+        *certified.endpoint.lock() = Some(endpoint.clone());
+        let renewal = Renewal(certified);
+        Ok(Self { endpoint, local, renewal, under_way: Arc::default(), queues })
+    }
+
+    /// Counts the handshakes of both listeners together from now on, before either accepts.
+    pub fn count_with(&mut self, other: &Self) {
+        self.under_way = Arc::clone(&other.under_way);
     }
 
     /// Returns the address on which it listens.
@@ -142,8 +174,10 @@ impl Listener {
                 None => self.local,
             };
             let peer = incoming.remote_address();
-            let renewal = self.renewal.clone();
-            return Detached { first: Some(First { incoming, turn, renewal }), peer, local };
+            let certified = Arc::clone(&self.renewal.0);
+            let queues = Arc::clone(&self.queues);
+            let first = First { incoming, turn, certified, queues };
+            return Detached { first: Some(first), peer, local, allowance: None };
         }
     }
 }
@@ -151,6 +185,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         // The socket lives as long as connections do, but takes no more of them.
+        self.renewal.0.endpoint.lock().take();
         self.endpoint.set_server_config(None);
     }
 }
@@ -181,16 +216,26 @@ pub struct Detached {
     first: Option<First>,
     peer: SocketAddr,
     local: SocketAddr,
+    allowance: Option<Arc<dyn Allowance>>,
 }
 
 /// The first packet of a client.
 struct First {
     incoming: Incoming,
     turn: Turn,
-    renewal: Renewal,
+    certified: Arc<Certified>,
+    queues: Arc<Queues>,
 }
 
 impl Detached {
+    /// Bytes that a connection may hold from the beginning.
+    pub const BYTES: usize = Windows::NEW.bytes();
+
+    /// Counts the memory of the connection in `allowance`, which has [`Self::BYTES`] for it.
+    pub fn count_in(&mut self, allowance: Arc<dyn Allowance>) {
+        self.allowance = Some(allowance);
+    }
+
     /// Returns the peer's address. The peer may not have proved that it is its own.
     #[must_use]
     pub const fn peer_addr(&self) -> SocketAddr {
@@ -217,14 +262,18 @@ impl Detached {
     /// The first packet was wrong, or the connection has begun already.
     pub fn attach(mut self) -> io::Result<Connection> {
         let (peer, local) = (self.peer, self.local);
-        let Some(First { incoming, turn, renewal }) = self.first.take() else {
+        let allowance = self.allowance.take();
+        let Some(First { incoming, turn, certified, queues }) = self.first.take() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let decided = Decided::default();
-        let config = renewal.begin(&decided);
+        let config = certified.begin(&decided, settings::is_local(peer));
         let config = config.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let (connecting, drivers) = caught(|| incoming.accept_with(Arc::new(config)));
         let connecting = connecting.map_err(|error| Failure::from(error).to_io())?;
+        if let Some(driver) = drivers.last() {
+            driver.keep(&queues, peer, allowance.clone());
+        }
         let opening: Opening = Box::pin(async move {
             let handshake = async {
                 let connection = connecting.await?;
@@ -236,7 +285,7 @@ impl Detached {
             let decision = decided.lock().take();
             match (opened, decision) {
                 (Ok(Ok((connection, streams))), decision) => {
-                    Ok(Open::new(connection, streams, decision))
+                    Ok(Open::new(connection, streams, decision, Windows::NEW))
                 }
                 (Ok(Err(_)), Some(decision)) if decision.verdict != super::Verdict::Allowed => {
                     Err(Failure::Refused(decision))
@@ -245,7 +294,7 @@ impl Detached {
                 (Err(_elapsed), _) => Err(Failure::TooSlow),
             }
         });
-        Ok(Connection::new(opening, peer, local, drivers))
+        Ok(Connection::new(opening, peer, local, drivers).counted_in(allowance))
     }
 }
 

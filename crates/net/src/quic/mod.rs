@@ -10,18 +10,23 @@
 //! key exchange, and the signature of the server's certificate.
 
 mod access;
+mod allowance;
 mod certificate;
 mod chain;
+mod congestion;
 mod connect;
 mod connection;
 mod driver;
 mod failure;
 mod issue;
 mod listener;
+mod queue;
 mod settings;
 mod tls;
+mod windows;
 
 pub use access::{AccessList, Decision, Verdict};
+pub use allowance::Allowance;
 pub use certificate::{BadCertificate, Certificates, Fingerprint, Identity};
 pub use connect::{Connector, Trust};
 pub use connection::Connection;

@@ -72,9 +72,23 @@ impl Dialer {
                     None => to_any_address(host, at, connect_rdma_at_usual).await,
                 }
             }
-            Self::Quic(connector) => dial_quic(connector, host, at).await,
+            Self::Quic(connector) => dial_quic(connector, host, at, host).await,
             Self::Memory(network) => network.connect(host, at).await,
         }
+    }
+
+    /// Connects like [`Self::dial`], for a user who calls the server `name`. Over QUIC it proves to be that.
+    ///
+    /// # Errors
+    /// Like [`Self::dial`].
+    pub async fn dial_named(
+        &self,
+        host: &str,
+        port: Option<u16>,
+        name: &str,
+    ) -> io::Result<Stream> {
+        let Self::Quic(connector) = self else { return self.dial(host, port).await };
+        dial_quic(connector, host, port.unwrap_or(self.transport().facts().port), name).await
     }
 }
 
@@ -94,10 +108,15 @@ async fn to_any_address(
     Err(last)
 }
 
-/// Connects to a host and its port over QUIC.
-async fn dial_quic(connector: &quic::Connector, host: &str, port: u16) -> io::Result<Stream> {
+/// Connects over QUIC to a host and its port, where a server proves to be `name`.
+async fn dial_quic(
+    connector: &quic::Connector,
+    host: &str,
+    port: u16,
+    name: &str,
+) -> io::Result<Stream> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    let connection = connector.connect_any(&addresses, host).await?;
+    let connection = connector.connect_any(&addresses, name).await?;
     Ok(Stream::Quic(Box::new(connection)))
 }
 

@@ -13,6 +13,8 @@
 
 use frevo_net::buffer::budget::Fullness;
 use frevo_net::frame_reader::FrameReader;
+use frevo_net::limits::QUIC_WINDOW_SCARCE;
+use frevo_net::quic;
 use frevo_net::transport::Stream;
 use frevo_net::watchdog::has_lasted;
 
@@ -56,13 +58,49 @@ impl Burst {
 }
 
 impl Connection {
+    /// Has a connection of QUIC keep more bytes until they are acknowledged, if its client has not taken all
+    /// answers: TCP does that by itself.
+    pub(super) fn widen_sending(&self, stream: &Stream) {
+        if let Some(quic) = stream.quic().filter(|_| !self.outgoing.queue().is_empty())
+            && self.members.is_authenticated()
+            && let Some(most) = self.window_most()
+        {
+            quic.widen_sending(most);
+        }
+    }
+
+    /// The most bytes of a window of QUIC. None while memory is too scarce for a wider one.
+    fn window_most(&self) -> Option<usize> {
+        match self.info.server.ledger.fullness() {
+            Fullness::Ample => Some(usize::MAX),
+            Fullness::Scarce => Some(QUIC_WINDOW_SCARCE),
+            Fullness::Dire | Fullness::Full => None,
+        }
+    }
+
+    /// Lets the client of a connection of QUIC have more under way. Its windows begin with less than one large
+    /// request.
+    fn widen_receiving(&self, quic: &quic::Connection) {
+        if let Some(most) = self.window_most() {
+            let is_wide = quic.widen_receiving(most) && most == usize::MAX;
+            self.incoming.is_widened.set(is_wide);
+        }
+    }
+
     /// Has the kernel make room if the request that `reader` returned last, of `bytes`, is large and
     /// another is behind it, unless memory is scarce.
     pub(super) fn widen(&self, stream: &Stream, reader: &FrameReader, bytes: usize) {
         if self.incoming.is_widened.get()
             || bytes < LARGE_REQUEST_BYTES
-            || !(reader.is_inside_frame() || reader.has_more())
             || !self.members.is_authenticated()
+        {
+            return;
+        }
+        if let Some(quic) = stream.quic() {
+            self.widen_receiving(quic);
+            return;
+        }
+        if !(reader.is_inside_frame() || reader.has_more())
             || self.info.server.ledger.fullness() != Fullness::Ample
         {
             return;

@@ -127,6 +127,8 @@ fn run_to_end(
         let info = ConnectionInfo::new(id, server, settings, ends, handle);
         let connection = Connection::new(info, notices, ticket, seat).over(stream.rdma());
         let connection = Rc::new(connection);
+        let backlog = &connection.info.backlog;
+        backlog.keep_window(stream.quic().and_then(|quic| quic.allowance()));
         connection.members.charges.borrow_mut().push(charge);
         // `wind_up` runs at every end of the connection: after an orderly end, after a panic, and
         // when its core drops it.
@@ -272,6 +274,7 @@ impl EventLoop<'_> {
         // With SMB Direct, all posted work is handed to the device in one step.
         let _ = self.stream.ring();
         connection.note_unsent();
+        connection.widen_sending(self.stream);
         connection.trust();
         connection.tally(self.reader.held_bytes(), self.in_flight.len());
         self.reader.set_limit(connection.frame_limit());

@@ -32,6 +32,7 @@ mod built;
 mod expanded;
 mod kind;
 mod tab;
+mod window;
 
 pub(crate) use backlog::Backlog;
 pub(crate) use built::{Built, Room};
@@ -40,6 +41,7 @@ pub(crate) use kind::KINDS;
 pub use kind::Kind;
 use kind::LIMITS;
 pub(crate) use tab::Tabs;
+pub(crate) use window::Window;
 
 const _: () = {
     let mut at = 0;

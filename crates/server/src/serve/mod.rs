@@ -19,7 +19,7 @@ use std::time::Duration;
 use frevo_net::buffer::Buf;
 use frevo_net::cores::{self, CoreHandle, Cores};
 use frevo_net::frame_reader::{FrameReader, ReceiveError};
-use frevo_net::quic::Decision;
+use frevo_net::quic::{self, Decision};
 use frevo_net::transport::{Detached, Facts, Listener, Listening, Stream};
 use frevo_proto::frame::Stage;
 use frevo_wire::command::negotiate;
@@ -39,6 +39,7 @@ use crate::ipc::tcp::{self, Port};
 use crate::objects::admission::{EVICTED, Ticket};
 use crate::objects::audited;
 use crate::objects::durable::handover;
+use crate::objects::ledger::Window;
 use crate::objects::server::ServerState;
 use crate::shares::recycle;
 
@@ -189,7 +190,7 @@ fn tell_unaccepted(facts: &Facts, error: &std::io::Error, count: usize) {
 
 impl Door {
     /// Lets a connection in or closes it at once; nothing of it is kept then.
-    fn admit(self: &Arc<Self>, stream: Detached, peer: SocketAddr, served: Served) {
+    fn admit(self: &Arc<Self>, mut stream: Detached, peer: SocketAddr, served: Served) {
         if stream.socket().is_some_and(|socket| !self.server.descriptors.admit_connection(socket)) {
             self.refusals.note(|count| {
                 tracing::error!(target: "frevo::connection", %peer, count,
@@ -218,6 +219,11 @@ impl Door {
             });
             return;
         };
+        if let Some(detached) = stream.quic()
+            && !self.count_windows(detached, peer)
+        {
+            return;
+        }
         let Some(place) = self.loads.enter(self.connections_max) else {
             audited::limit(&self.server, peer, "connections");
             self.refusals.note(|count| {
@@ -232,6 +238,21 @@ impl Door {
             Served::Smb => core.spawn(move || door.greet(stream, peer, ticket, place)),
             Served::Rpc(port) => core.spawn(move || door.serve_rpc(stream, ticket, place, port)),
         };
+    }
+
+    /// Charges the network of a connection of QUIC for its windows. False if that may not have more.
+    fn count_windows(&self, detached: &mut quic::Detached, peer: SocketAddr) -> bool {
+        let network = self.server.ledger.network(peer.ip());
+        let Ok(window) = Window::new(&network, quic::Detached::BYTES) else {
+            audited::limit(&self.server, peer, "memory");
+            self.refusals.note(|count| {
+                tracing::warn!(target: "frevo::connection", %peer, count,
+                    "refused: its network has as much memory as it may have; raise limits.memory");
+            });
+            return false;
+        };
+        detached.count_in(Arc::new(window));
+        true
     }
 
     /// Serves a connection of RPC on the core that it was given.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_net::quic::Allowance;
 use tokio::sync::Semaphore;
 
 /// The bytes of one connection, and the line of its replies that wait for memory. A client that takes no
@@ -21,12 +22,26 @@ pub(crate) struct Backlog {
     is_over: AtomicBool,
     /// The permit of the first reply in line, made when one waits for the first time.
     first: OnceLock<Box<Semaphore>>,
+    /// The charge for the windows of a connection of QUIC.
+    window: OnceLock<Arc<dyn Allowance>>,
 }
 
 impl Backlog {
     /// Bytes of requests and replies.
     pub(super) fn all(&self) -> usize {
         self.all.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the charge for the windows, if the connection has one.
+    pub(crate) fn keep_window(&self, window: Option<Arc<dyn Allowance>>) {
+        if let Some(window) = window {
+            let _ = self.window.set(window);
+        }
+    }
+
+    /// The charge for the windows, if the connection has one.
+    pub(super) fn window(&self) -> Option<Arc<dyn Allowance>> {
+        self.window.get().cloned()
     }
 
     /// Counts the connection's bytes as freed: it is about to end.

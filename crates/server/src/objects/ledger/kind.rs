@@ -43,6 +43,8 @@ pub enum Kind {
     RateBucket,
     /// A logical flow of MS-SQOS.
     LogicalFlow,
+    /// The windows of a QUIC connection.
+    Window,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -50,7 +52,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 18;
+pub(crate) const KINDS: usize = 19;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -71,6 +73,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::Registration, WITNESS_REGISTRATIONS_PER_USER, 0),
     (Kind::RateBucket, RATE_BUCKETS_PER_USER, RATE_BUCKETS_PER_USER),
     (Kind::LogicalFlow, LOGICAL_FLOWS_PER_USER, LOGICAL_FLOWS_PER_USER),
+    (Kind::Window, usize::MAX, usize::MAX),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -94,6 +97,7 @@ impl Kind {
         Self::Registration,
         Self::RateBucket,
         Self::LogicalFlow,
+        Self::Window,
         Self::Frame,
         Self::Reply,
     ];

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use super::backlog::Backlog;
+use super::window::Window;
 use super::{Holder, Kind, Member, Room};
 use crate::base::limits::TAB_STEP_BYTES;
 use crate::objects::notice::ConnectionHandle;
@@ -68,6 +69,8 @@ impl Tabs {
         }
         self.frames.move_to(holder);
         self.replies.move_to(holder);
+        let window = self.backlog.window().and_then(|window| window.into_any().downcast().ok());
+        window.iter().for_each(|window: &Arc<Window>| window.move_to(holder));
     }
 
     /// Sets the bytes that the connection has now.
