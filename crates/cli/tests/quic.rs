@@ -157,3 +157,17 @@ fn a_server_without_its_certificate_says_what_to_do() {
     let place = &world.place;
     place.run(&["quic", "-o", text(&place.path("certificates")), "nas/x"]).fails(2, &["`nas/x`"]);
 }
+
+/// The list of saved servers has the scheme with which the other commands reach them.
+#[test]
+fn a_saved_server_keeps_its_transport() {
+    let world = World::new(SECTION);
+    let pin = world.certify();
+    let server = world.serve();
+    let url = format!("smb+quic://ann@127.0.0.1:{}", world.port);
+    let said = world.frevo(&["login", "--store", "file", &url], &pin);
+    assert!(said.code == 0 && said.err.contains(&format!("frevo logout {url} ")), "{said:?}");
+    assert_eq!(world.place.run(&["login"]).succeeds().trim(), url);
+    world.place.run(&["logout", &url]).succeeds();
+    server.stop();
+}

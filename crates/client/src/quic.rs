@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 pub use frevo_net::quic::{BadCertificate, Certificates, Fingerprint, Identity};
 
-use crate::dial::{Dial, Dialing, ServerName};
+use crate::dial::{Dial, Dialing, ServerAddresses, ServerName};
 use crate::limits::SYSTEM_CERTIFICATES_BYTES;
 use crate::options::Options;
 
@@ -54,6 +54,8 @@ const SYSTEM_FILES: [&str; 5] = [
 pub(crate) struct QuicDialer {
     trust: QuicTrust,
     identity: Option<Identity>,
+    /// The servers that are looked for at addresses of the options.
+    named: Vec<ServerAddresses>,
     /// None until the first connection, which may have to read files.
     dialer: Mutex<Option<Dialer>>,
 }
@@ -61,7 +63,18 @@ pub(crate) struct QuicDialer {
 impl QuicDialer {
     pub(crate) fn new(options: &Options) -> Self {
         let (trust, identity) = (options.quic_trust.clone(), options.quic_identity.clone());
-        Self { trust, identity, dialer: Mutex::new(None) }
+        Self { trust, identity, named: options.addresses.clone(), dialer: Mutex::new(None) }
+    }
+
+    /// Returns the name that a certificate must have: that of the URL, also where the options say at which
+    /// address the server is.
+    fn name<'a>(&'a self, at: &'a ServerName) -> &'a str {
+        let is_it = |one: &ServerName| {
+            one.host.eq_ignore_ascii_case(&at.host)
+                && one.port.is_none_or(|port| at.port == Some(port))
+        };
+        let named = self.named.iter().find(|one| one.addresses.iter().any(is_it));
+        named.map_or(&at.host, |named| &named.host)
     }
 
     fn dialer(&self) -> io::Result<Dialer> {
@@ -81,7 +94,10 @@ impl QuicDialer {
 
 impl Dial for QuicDialer {
     fn dial<'a>(&'a self, server: &'a ServerName) -> Dialing<'a> {
-        Box::pin(async move { self.dialer()?.dial(&server.host, server.port).await })
+        Box::pin(async move {
+            let name = self.name(server);
+            self.dialer()?.dial_named(&server.host, server.port, name).await
+        })
     }
 }
 
@@ -91,7 +107,8 @@ fn wrong(error: BadCertificate) -> io::Error {
 
 /// Reads the authorities of this system; those in the file SSL_CERT_FILE, if that is set.
 fn of_system() -> io::Result<Certificates> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let named = std::env::var_os("SSL_CERT_FILE").filter(|file| !file.is_empty());
+    let named = named.map(PathBuf::from);
     let usual = || SYSTEM_FILES.iter().map(PathBuf::from).find(|file| file.exists());
     let Some(file) = named.or_else(usual) else {
         let text = "this system has no certificates of authorities (package ca-certificates); use \
@@ -100,9 +117,15 @@ fn of_system() -> io::Result<Certificates> {
     };
     let mut pem = Vec::new();
     let read = File::open(&file)
-        .and_then(|file| file.take(SYSTEM_CERTIFICATES_BYTES).read_to_end(&mut pem));
-    read.map_err(|error| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {error}", file.display()))
-    })?;
+        .and_then(|file| file.take(SYSTEM_CERTIFICATES_BYTES + 1).read_to_end(&mut pem));
+    let invalid = |why: &dyn std::fmt::Display| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {why}", file.display()))
+    };
+    read.map_err(|error| invalid(&error))?;
+    if pem.len() as u64 > SYSTEM_CERTIFICATES_BYTES {
+        let most = SYSTEM_CERTIFICATES_BYTES >> 20;
+        let text = format!("it has more than {most} MiB; name fewer authorities: --quic-ca FILE");
+        return Err(invalid(&text));
+    }
     Certificates::from_pem(&pem).map_err(wrong)
 }

@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use frevo_client::{
-    Certificates, Client, Credentials, Error, Identity, Options, Quic, QuicTrust, ServerName,
-    Session,
+    Certificates, Client, Credentials, Error, Identity, Options, Quic, QuicTrust, ServerAddresses,
+    ServerName, Session,
 };
 use frevo_net::limits::QUIC_IDLE_TIMEOUT;
 use frevo_net::quic::{AccessList, Clients, Issued, Listener, ServerTls, Wanted, issue};
@@ -187,5 +187,22 @@ fn a_url_decides_that_quic_is_used() {
         let url = format!("smb+quic://127.0.0.1:{port}/data/file").parse().unwrap();
         let (share, path) = client.resolve(&url, &Credentials::new("ann", "secret")).await.unwrap();
         assert!(share.session().requires_quic() && path == "file");
+    });
+}
+
+/// Addresses in the options say where the server is. Its certificate must have the name of the URL.
+#[test]
+fn an_address_does_not_replace_the_name() {
+    in_far_world(Clients::Anonymous, async |_, port, own| {
+        let connect = async |host: &str| {
+            let addresses = vec![ServerName::new("127.0.0.1")];
+            let options = over_quic(QuicTrust::Authorities(certificates(own)))
+                .addresses(vec![ServerAddresses { host: host.to_owned(), addresses }]);
+            let server = ServerName::new(host).at_port(port);
+            Client::new(options).connect(server, Credentials::new("ann", "secret")).await
+        };
+        connect("localhost").await.unwrap();
+        let told = connect("nas.example").await.err().unwrap().to_string();
+        assert!(told.contains("the server's certificate is for another name"), "{told}");
     });
 }

@@ -34,7 +34,7 @@ _frevo_with_urls() {
     line="${line//\\ /%20}"
     word="${line##* }"
     case "$word" in
-        smb:*)
+        smb:*|smb+quic:*)
             compopt -o nospace 2>/dev/null
             mapfile -t found < <(frevo complete-url "$word" 2>/dev/null)
             # What stands before the last colon is on the line already.
@@ -54,7 +54,7 @@ complete -F _frevo_with_urls -o bashdefault -o default frevo
 
 const ZSH: &str = r#"
 _frevo_with_urls() {
-    if [[ "$words[CURRENT]" == smb:* ]]; then
+    if [[ "$words[CURRENT]" == (smb|smb+quic):* ]]; then
         local -a found
         found=("${(@f)$(frevo complete-url "${(Q)words[CURRENT]}" 2>/dev/null)}")
         compadd -S '' -a found
@@ -66,7 +66,7 @@ compdef _frevo_with_urls frevo
 "#;
 
 const FISH: &str = r#"
-complete -c frevo -n 'string match -q "smb:*" -- (commandline -ct)' -a '(frevo complete-url (commandline -ct) 2>/dev/null)'
+complete -c frevo -n 'string match -qr "^smb(\+quic)?:" -- (commandline -ct)' -a '(frevo complete-url (commandline -ct) 2>/dev/null)'
 "#;
 
 /// Prints the URLs that begin with `word`. A failure prints nothing: it would disturb the line that
@@ -79,7 +79,7 @@ pub(crate) async fn complete(connection: &Connection, word: &str) -> Done {
 }
 
 async fn candidates(connection: &Connection, word: &str) -> Vec<String> {
-    let rest = word.get(6..).unwrap_or_default();
+    let rest = word.split_once("://").map_or("", |(_, rest)| rest);
     if !rest.contains('/') {
         let servers = saved::urls().into_iter().map(|url| format!("{url}/"));
         return servers.filter(|url| url.starts_with(word)).collect();

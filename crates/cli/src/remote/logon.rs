@@ -5,9 +5,8 @@ use std::io::{BufRead, IsTerminal};
 use std::time::Duration;
 
 use frevo_client::{
-    AppInstance, BadCertificate, Cause, Certificates, ChannelInfo, Cipher, Client, Compression,
-    Credentials, Dialect, Encryption, Identity, NtHash, Options, Quic, QuicTrust, Rdma, Referrals,
-    Session, Share, Signing, SigningAlgorithm, SmbUrl,
+    AppInstance, Cause, ChannelInfo, Cipher, Client, Compression, Credentials, Dialect, Encryption,
+    NtHash, Options, Quic, Rdma, Referrals, Session, Share, Signing, SigningAlgorithm, SmbUrl,
 };
 use frevo_config::DialectName;
 
@@ -21,7 +20,7 @@ use super::location::{Url, has_quic, is_same_server, server_key};
 use super::{nodes, saved, spelling};
 use crate::console::tell;
 use crate::exit::{During, Exit, Failure};
-use crate::{bounded_input, passwords, secret_file};
+use crate::passwords;
 
 const fn cipher(name: CipherName) -> Cipher {
     match name {
@@ -42,13 +41,6 @@ const fn algorithm(name: SigningName) -> SigningAlgorithm {
         SigningName::AesCmac => SigningAlgorithm::AesCmac,
         SigningName::HmacSha256 => SigningAlgorithm::HmacSha256,
     }
-}
-
-/// The largest file of certificates, bytes.
-const CERTIFICATES_BYTES: u64 = 4 << 20;
-
-fn wrong_certificate(file: &std::path::Path, error: &BadCertificate) -> Failure {
-    Failure::new(Exit::Usage, format!("{}: {error}", file.display()))
 }
 
 const HASH_FORM: &str = "an NT hash has 32 digits from 0 to 9 and a to f";
@@ -398,29 +390,6 @@ impl Connection {
              TCP; write smb+quic:// in its place, or add --quic required"
         );
         Err(Failure::new(Exit::Usage, text))
-    }
-
-    /// The servers that are trusted over QUIC.
-    fn quic_trust(&self) -> Result<QuicTrust, Failure> {
-        if !self.quic_pin.is_empty() {
-            return Ok(QuicTrust::Pinned(self.quic_pin.clone()));
-        }
-        let Some(file) = &self.quic_ca else { return Ok(QuicTrust::System) };
-        let authorities = Certificates::from_pem(&bounded_input::read(file, CERTIFICATES_BYTES)?);
-        authorities.map(QuicTrust::Authorities).map_err(|error| wrong_certificate(file, &error))
-    }
-
-    /// The certificate of this client.
-    fn quic_identity(&self) -> Result<Option<Identity>, Failure> {
-        let (Some(file), Some(key)) = (&self.quic_certificate, &self.quic_key) else {
-            return Ok(None);
-        };
-        let certificate = bounded_input::read(file, CERTIFICATES_BYTES)?;
-        let key = secret_file::read_bytes(key)?.ok_or_else(|| {
-            Failure::new(Exit::NotFound, format!("there is no key {}", key.display()))
-        })?;
-        let identity = Identity::from_pem(&certificate, &key);
-        identity.map(Some).map_err(|error| wrong_certificate(file, &error))
     }
 
     /// Reaches the share of `url` as another client than before: with a ClientGuid and connections

@@ -8,6 +8,7 @@ pub(crate) mod attrib;
 mod background;
 mod bandwidth;
 mod cat;
+mod certificates;
 pub(crate) mod channels;
 mod colors;
 pub(crate) mod completion;

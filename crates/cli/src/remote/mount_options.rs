@@ -225,7 +225,9 @@ fn is_flag(name: &str) -> bool {
 
 /// Puts a port and a directory into a source `//SERVER/SHARE`, which has no port yet.
 fn placed(source: &str, port: Option<u16>, prefix: Option<&str>) -> Option<String> {
-    let rest = source.strip_prefix("//").or_else(|| source.strip_prefix("smb://"))?;
+    let over_quic = source.strip_prefix("smb+quic:");
+    let rest = source.strip_prefix("smb:").or(over_quic).unwrap_or(source).strip_prefix("//")?;
+    let scheme = if over_quic.is_some() { "smb+quic:" } else { "" };
     let (server, share) = rest.split_once('/')?;
     let server = match port {
         Some(port) if !server.rsplit(']').next()?.contains(':') => format!("{server}:{port}"),
@@ -234,7 +236,7 @@ fn placed(source: &str, port: Option<u16>, prefix: Option<&str>) -> Option<Strin
     };
     let prefix = prefix.unwrap_or_default().trim_matches('/');
     let slash = if prefix.is_empty() { "" } else { "/" };
-    Some(format!("//{server}/{}{slash}{prefix}", share.trim_end_matches('/')))
+    Some(format!("{scheme}//{server}/{}{slash}{prefix}", share.trim_end_matches('/')))
 }
 
 /// The number of a user or group, which may be given by its name in the files of this machine.

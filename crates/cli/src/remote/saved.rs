@@ -31,6 +31,8 @@ pub(crate) struct Saved {
     /// The server as URLs name it, with the port unless it is 445.
     server: String,
     pub(crate) user: String,
+    /// True if the logon went over QUIC.
+    over_quic: bool,
     secret: SavedSecret,
 }
 
@@ -52,6 +54,9 @@ enum SavedSecret {
     SecretService,
 }
 
+/// The word in the file for a logon over QUIC.
+const QUIC: &str = "quic";
+
 /// The word in the file for a password that the Secret Service has.
 const SECRET_SERVICE: &str = "secret-service";
 
@@ -70,29 +75,42 @@ impl Saved {
         let value: Value = serde_json::from_str(text).ok()?;
         let member = |name: &str| value.get(name)?.as_str().map(str::to_owned);
         let (server, user) = (member("server")?, member("user")?);
+        let over_quic = member("transport").as_deref() == Some(QUIC);
         if member("store").as_deref() == Some(SECRET_SERVICE) {
-            return Some(Self { server, user, secret: SavedSecret::SecretService });
+            let secret = SavedSecret::SecretService;
+            return Some(Self { server, user, over_quic, secret });
         }
         let hash = Zeroizing::new(member("nt_hash")?);
         NtHash::from_hex(&hash)?;
-        Some(Self { server, user, secret: SavedSecret::Hash(hash) })
+        Some(Self { server, user, over_quic, secret: SavedSecret::Hash(hash) })
     }
 
     fn to_json(&self) -> Value {
-        let Self { server, user, secret } = self;
-        match secret {
+        let Self { server, user, over_quic, secret } = self;
+        let mut object = match secret {
             SavedSecret::Hash(hash) => {
                 json!({ "server": server, "user": user, "nt_hash": hash.as_str() })
             }
             SavedSecret::SecretService => {
                 json!({ "server": server, "user": user, "store": SECRET_SERVICE })
             }
+        };
+        if *over_quic {
+            object["transport"] = json!(QUIC);
         }
+        object
+    }
+
+    /// The URL of the server.
+    fn url(&self) -> String {
+        let Self { server, user, over_quic, .. } = self;
+        let scheme = if *over_quic { "smb+quic" } else { "smb" };
+        format!("{scheme}://{user}@{server}")
     }
 
     /// The NT hash of the password, 32 hexadecimal digits.
     pub(crate) fn hash(&self) -> Result<Zeroizing<String>, Failure> {
-        let Self { server, user, secret } = self;
+        let Self { server, user, secret, .. } = self;
         if let SavedSecret::Hash(hash) = secret {
             return Ok(hash.clone());
         }
@@ -107,7 +125,8 @@ impl Saved {
         let hash = found.map_err(|error| no_service(self, &error))?.ok_or_else(|| {
             let text = format!(
                 "the Secret Service has no password of {user} on {server} any more; save it again \
-                 with frevo login smb://{user}@{server}"
+                 with frevo login {}",
+                self.url()
             );
             Failure::new(Exit::Auth, text)
         })?;
@@ -129,7 +148,8 @@ fn no_service(saved: &Saved, error: &io::Error) -> Failure {
     let text = format!(
         "the password of {user} on {server} is in the Secret Service, which does not give it: \
          {error}; unlock the keyring, or save the password in a file: \
-         frevo login --store file smb://{user}@{server}"
+         frevo login --store file {}",
+        saved.url()
     );
     Failure::new(Exit::Auth, text)
 }
@@ -227,14 +247,15 @@ pub(crate) async fn login(
         SavedSecret::Hash(_) => "",
         SavedSecret::SecretService => " in the Secret Service",
     };
-    let one = Saved { server, user: user.clone(), secret };
+    let one = Saved { server, user: user.clone(), over_quic: url.over_quic, secret };
+    let saved_url = one.url();
     change(|saved| {
         saved.retain(|other| !other.is_of(url, Some(&user)));
         saved.push(one);
     })?;
     tell(format_args!(
-        "the password of {user} on {} is saved{place}; frevo logout smb://{user}@{} removes it",
-        url.server, url.server
+        "the password of {user} on {} is saved{place}; frevo logout {saved_url} removes it",
+        url.server
     ));
     Ok(())
 }
@@ -281,20 +302,20 @@ fn keep(
 
 /// The URLs of the saved servers; none when the file cannot be read.
 pub(crate) fn urls() -> Vec<String> {
-    let all = all().unwrap_or_default();
-    all.iter().map(|Saved { server, user, .. }| format!("smb://{user}@{server}")).collect()
+    all().unwrap_or_default().iter().map(Saved::url).collect()
 }
 
 fn list(json: bool) -> Done {
-    for Saved { server, user, secret } in all()? {
+    for one in all()? {
         let shown = if json {
+            let Saved { server, user, secret, .. } = &one;
             let store = match secret {
                 SavedSecret::Hash(_) => "file",
                 SavedSecret::SecretService => SECRET_SERVICE,
             };
             line(json!({ "server": server, "user": user, "store": store }))
         } else {
-            line(format_args!("smb://{user}@{server}"))
+            line(one.url())
         };
         if !shown {
             break;

@@ -21,6 +21,8 @@ const CERTIFICATES_BYTES: u64 = 4 << 20;
 const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 /// Time between two such lines.
 const WARN_AGAIN: Duration = Duration::from_secs(86_400);
+/// The bits of the longest RSA key without a warning.
+const RSA_BITS: usize = 2_048;
 
 /// The files with the certificates of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +142,10 @@ impl Quic {
         Ok(quic)
     }
 
-    fn take(&mut self, listener: Listener) {
+    fn take(&mut self, mut listener: Listener) {
+        if let Some(first) = self.listeners.first() {
+            listener.count_with(first);
+        }
         self.addresses.push(listener.local_addr());
         self.listeners.push(listener);
     }
@@ -152,12 +157,15 @@ impl Quic {
             read: Vec::new(),
             seen: Vec::new(),
             ends: None,
+            warn_before: WARN_BEFORE,
             warned: None,
         };
         if let Some(files) = Files::of(config).filter(|_| !watch.renewals.is_empty()) {
             watch.read = files.stamps();
             watch.seen.clone_from(&watch.read);
-            watch.ends = read(config).ok().and_then(|tls| tls.identity.ends());
+            if let Ok(tls) = read(config) {
+                watch.note(&tls.identity);
+            }
             watch.warn();
         }
         watch
@@ -198,6 +206,8 @@ pub(super) struct CertificateWatch {
     seen: Vec<Option<Stamp>>,
     /// The end of the certificate in force.
     ends: Option<SystemTime>,
+    /// The time before this end from which on the log tells of it.
+    warn_before: Duration,
     /// The time of the last line about this end.
     warned: Option<Instant>,
 }
@@ -218,12 +228,39 @@ impl CertificateWatch {
     /// Reads the certificates of a configuration. None if the server does not listen for QUIC.
     pub(super) fn load(&self, config: &Config) -> Result<Option<ServerTls>, Failure> {
         let is_used = config.quic.is_on() && !self.renewals.is_empty();
-        is_used.then(|| read(config)).transpose()
+        is_used.then(|| self.read_new(config)).transpose()
+    }
+
+    /// Reads the certificates of a configuration. One that has ended is a fault while the one in force has
+    /// not.
+    fn read_new(&self, config: &Config) -> Result<ServerTls, Failure> {
+        let (tls, now) = (read(config)?, SystemTime::now());
+        let is_over = |ends: Option<SystemTime>| ends.is_some_and(|ends| ends < now);
+        if is_over(tls.identity.ends()) && !is_over(self.ends) {
+            let file = Files::named(config).certificate;
+            let text = format!("{}: the certificate has ended", file.display());
+            return Err(Failure::new(Exit::Config, text));
+        }
+        Ok(tls)
+    }
+
+    /// Notes the certificate in force.
+    fn note(&mut self, identity: &Identity) {
+        (self.ends, self.warned) = (identity.ends(), None);
+        // Some authorities give certificates for a week.
+        let third = identity.lifetime().map_or(WARN_BEFORE, |lifetime| lifetime / 3);
+        self.warn_before = third.min(WARN_BEFORE);
+        if let Some(bits) = identity.rsa_bits().filter(|bits| *bits > RSA_BITS) {
+            tracing::warn!(target: "frevo::server", bits,
+                "QUIC: the certificate has a long RSA key, with which the server receives nothing while it \
+                 signs for a new client; use a key of ECDSA (certbot: --key-type ecdsa), or of RSA with \
+                 {RSA_BITS} bits");
+        }
     }
 
     /// Reads the certificates of a configuration, and uses them.
     fn renew(&mut self, config: &Config) {
-        self.put(config, read(config));
+        self.put(config, self.read_new(config));
     }
 
     /// Uses certificates of a configuration that were read.
@@ -231,16 +268,16 @@ impl CertificateWatch {
         let Some(files) = Files::of(config).filter(|_| !self.renewals.is_empty()) else { return };
         self.read = files.stamps();
         let renewed = read.and_then(|tls| {
-            let (ends, fingerprint) = (tls.identity.ends(), tls.identity.fingerprint());
             for renewal in &self.renewals {
                 let renewed = renewal.renew(tls.clone());
                 renewed.map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
             }
-            Ok((ends, fingerprint))
+            Ok(tls.identity)
         });
         match renewed {
-            Ok((ends, fingerprint)) => {
-                (self.ends, self.warned) = (ends, None);
+            Ok(identity) => {
+                self.note(&identity);
+                let fingerprint = identity.fingerprint();
                 tracing::info!(target: "frevo::server", %fingerprint, "QUIC: the certificate was read");
             }
             Err(failure) => tracing::error!(target: "frevo::server",
@@ -253,7 +290,7 @@ impl CertificateWatch {
         let Some(ends) = self.ends else { return };
         let left = ends.duration_since(SystemTime::now()).unwrap_or_default();
         let was_warned = self.warned.is_some_and(|warned| warned.elapsed() < WARN_AGAIN);
-        if left > WARN_BEFORE || was_warned {
+        if left > self.warn_before || was_warned {
             return;
         }
         self.warned = Some(Instant::now());

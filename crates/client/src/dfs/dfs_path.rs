@@ -38,9 +38,11 @@ impl DfsPath {
         format!("\\{}\\{}{slash}{}", self.server.host, self.share, self.path)
     }
 
-    pub(super) fn url(&self) -> String {
+    /// Returns the URL with the scheme of the transport that is used.
+    pub(super) fn url(&self, scheme: &str) -> String {
         let slash = if self.path.is_empty() { "" } else { "/" };
-        format!("smb://{}/{}{slash}{}", self.server, self.share, self.path.replace('\\', "/"))
+        let path = self.path.replace('\\', "/");
+        format!("{scheme}{}/{}{slash}{path}", self.server, self.share)
     }
 
     pub(super) fn below(&self, rest: &str) -> Self {
@@ -75,7 +77,9 @@ mod tests {
         let place = |unc| DfsPath::of_target(unc, &from);
         let found = place("\\Files\\data\\a\\b").unwrap();
         assert_eq!((found.server.port, &*found.path), (Some(4450), "a\\b"));
-        assert_eq!(found.url(), "smb://Files:4450/data/a/b");
+        for scheme in ["smb://", "smb+quic://"] {
+            assert_eq!(found.url(scheme), format!("{scheme}Files:4450/data/a/b"));
+        }
         assert_eq!(place("\\\\two\\data").unwrap().server.port, None);
         for odd in ["", "\\", "\\only", "\\a/b\\c", "\\a\\c\\..\\d", "\\a@b\\c", "\\a\u{1b}\\c"] {
             assert_eq!(place(odd), None, "{odd:?}");

@@ -29,7 +29,9 @@ impl Share {
             _ => way.link(folder.share.session(), &place).await?,
         };
         let known = known.filter(|known| !known.is_of_root());
-        Ok(known.map_or_else(Vec::new, |known| known.tried().map(|(_, to)| to.url()).collect()))
+        let scheme = folder.share.session().options().scheme();
+        let urls = |known: Known| known.tried().map(|(_, to)| to.url(scheme)).collect();
+        Ok(known.map_or_else(Vec::new, urls))
     }
 }
 

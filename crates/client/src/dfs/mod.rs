@@ -181,7 +181,8 @@ impl Share {
     pub async fn real_url(&self, path: &str) -> Result<String> {
         let path = crate::path::wire_path(path).during("resolve", &self.url(path))?;
         let found = self.located(path).await?;
-        Ok(found.share.place(found.path).url())
+        let scheme = found.share.session().options().scheme();
+        Ok(found.share.place(found.path).url(scheme))
     }
 
     fn place(&self, path: String) -> DfsPath {
@@ -309,7 +310,7 @@ impl Way {
         mut asks: Asks,
         mut went: Went,
     ) -> Result<Located> {
-        let url = place.url();
+        let url = place.url(self.client.options().scheme());
         let mut is_link = false;
         let mut others = None;
         loop {
@@ -395,7 +396,8 @@ impl Way {
         let allowed = |target: &DfsPath| self.may_go(&session, &place.server, target);
         let Some((known, rest)) = Known::understood(&response, &asked, allowed) else {
             let cause = Cause::Protocol("its DFS referral names no target that may be used");
-            return Err(Error::new(cause, "resolve", place.url()));
+            let url = place.url(self.client.options().scheme());
+            return Err(Error::new(cause, "resolve", url));
         };
         // The root's referral may call this server by another name. As this server has the share,
         // it is one of the root's targets, so no other target is needed.
@@ -431,7 +433,8 @@ impl Way {
         };
         let root = DfsPath { path: String::new(), ..place.clone() };
         let status = Cause::Status(Status::OBJECT_PATH_NOT_FOUND);
-        let mut last = Error::new(status, "resolve", place.url());
+        let url = place.url(self.client.options().scheme());
+        let mut last = Error::new(status, "resolve", url);
         for name in found.into_iter().take(TARGETS_TRIED) {
             let same = name.eq_ignore_ascii_case(&first.host);
             let server = if same { first.clone() } else { ServerName::new(name) };

@@ -106,6 +106,7 @@ fn allowed(needs: &Needs) -> Result<Rules, BackendError> {
     }
     if needs.uses_rdma {
         rules.extend(syscalls::RDMA.iter().map(|call| (*call, Vec::new())));
+        rules.insert(libc::SYS_sendmsg, arguments::messages()?);
         rules.insert(libc::SYS_socket, arguments::netlink()?);
         rules.entry(libc::SYS_setsockopt).or_default().push(arguments::options_of_netlink()?);
     }

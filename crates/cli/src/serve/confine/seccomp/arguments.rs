@@ -72,6 +72,11 @@ pub(super) fn datagrams() -> Result<Vec<SeccompRule>, BackendError> {
     Ok(vec![one(2, SeccompCmpOp::Eq, 0)?])
 }
 
+/// Sending of the libraries of RDMA, which ask the kernel over netlink, without MSG_FASTOPEN.
+pub(super) fn messages() -> Result<Vec<SeccompRule>, BackendError> {
+    Ok(vec![all([none_of(2, FAST_OPEN)?])?])
+}
+
 /// Signals and options of this process only.
 pub(super) fn own_process(rules: &mut Rules) -> Result<(), BackendError> {
     rules.insert(libc::SYS_clone, vec![one(0, SeccompCmpOp::MaskedEq(THREAD), THREAD)?]);

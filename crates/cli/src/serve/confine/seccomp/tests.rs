@@ -239,7 +239,8 @@ fn netlink_is_for_rdma_alone() {
 #[test]
 fn datagrams_are_for_quic_alone() {
     let with = Needs { uses_quic: true, ..Needs::default() };
-    for needs in [&with, &Needs::default()] {
+    let both = Needs { uses_quic: true, uses_rdma: true, ..Needs::default() };
+    for needs in [&with, &both, &Needs::default()] {
         let is_allowed = |call, arguments| verdict_at(ARCHES[0], needs, call, arguments) == ALLOW;
         let (sends, receives) = (libc::SYS_sendmsg, libc::SYS_recvmmsg);
         assert_eq!(is_allowed(sends, [3, 4096, 0, 0, 0, 0]), needs.uses_quic);
