@@ -196,6 +196,41 @@ fn a_link_is_neither_emptied_nor_moved() {
     assert!(!two.world.there("dir/deep").exists() && !two.world.there("dir/moved").exists());
 }
 
+/// Files behind a link that the source lacks are those of another share: `sync --delete` leaves them alone, and so it
+/// does a folder with a link in it.
+#[test]
+fn sync_removes_nothing_behind_a_link() {
+    let links = [OWN, &link("both\\link", "\\\\two\\share"), &link("deep\\link", "\\\\two\\share")];
+    let two = Two::new(&links.concat());
+    let source = two.world.place.folder("source");
+    fs::create_dir_all(source.join("both")).unwrap();
+    fs::write(source.join("both/file"), "new one").unwrap();
+    let own = two.world.place.path("own");
+    fs::write(own.join("both/more"), "goes").unwrap();
+    let (from, to) = (text(&source).to_owned(), "smb://ann@one/own");
+    let both = format!("{from}/both");
+    for arguments in [
+        &["sync", "--delete", "--dry-run", &both, "smb://ann@one/own/both"][..],
+        &["sync", "--delete", "--exclude", "nothing", &both, "smb://ann@one/own/both"],
+        &["sync", "--delete", &both, "smb://ann@one/own/both"],
+    ] {
+        let said = two.run(arguments);
+        said.succeeds();
+        assert!(said.err.contains("skipped DFS links to other shares: both/link"), "{said:?}");
+    }
+    assert!(!own.join("both/more").exists());
+    assert_eq!(fs::read_to_string(own.join("both/file")).unwrap(), "new one");
+    // A link below a folder that only the target has keeps that folder, with an error.
+    assert_ne!(two.run(&["sync", "--delete", &from, to]).code, 0);
+    // A file of the source does not take a link's place.
+    fs::write(source.join("both/link"), "in the way").unwrap();
+    let said = two.run(&["sync", "--delete", &both, "smb://ann@one/own/both"]);
+    assert!(said.code != 0 && said.err.contains("a DFS link in the target"), "{said:?}");
+    for (name, content) in [("a", "first"), ("dir/b", "second"), ("dir/deep/c", "third")] {
+        assert_eq!(fs::read_to_string(two.world.there(name)).unwrap(), content);
+    }
+}
+
 #[test]
 fn a_reload_changes_the_links() {
     let two = Two::new(&[FILES, &link("old", "\\\\two\\share")].concat());

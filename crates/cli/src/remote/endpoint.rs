@@ -74,6 +74,8 @@ pub(crate) struct Entry {
     pub(crate) is_link: bool,
     /// True for a directory, or a link to one.
     pub(crate) to_directory: bool,
+    /// True for a link of a DFS namespace, below which another share begins.
+    pub(crate) is_dfs_link: bool,
 }
 
 /// The entries of a directory by their paths below it, as the wire spells them.
@@ -133,6 +135,7 @@ impl Entry {
             is_kin,
             is_link: metadata.is_symlink(),
             to_directory: metadata.attributes().contains(FileAttributes::DIRECTORY),
+            is_dfs_link: metadata.is_junction(),
         }
     }
 }
@@ -161,6 +164,7 @@ impl Endpoint {
                     is_kin: false,
                     is_link: false,
                     to_directory,
+                    is_dfs_link: false,
                 })
             }
             Self::Remote(share, path) if has_control(path) => {
@@ -259,6 +263,7 @@ impl Endpoint {
                         is_kin: false,
                         is_link,
                         to_directory,
+                        is_dfs_link: false,
                     };
                     see(&file.name, entry)
                 };

@@ -17,6 +17,7 @@ use super::super::links::{self, Link};
 use super::super::location::folder;
 use super::super::name_collisions::{Case, TakenNames};
 use super::super::overlap::Ends;
+use super::super::report::tell_skipped;
 use super::super::transfer;
 use super::super::walk::Kind;
 use super::contents::{self, Pair};
@@ -192,6 +193,7 @@ impl<'a> Comparison<'a> {
             let mut link = Link::new(name.to_owned(), entry.to_directory);
             if let Some((name_there, other)) = old.filter(|(_, old)| old.kind == Kind::Directory)
                 && self.sync.delete
+                && !other.is_dfs_link
             {
                 link.over = Some(name_there.to_owned());
                 self.found.removals.push((name_there.to_owned(), other));
@@ -207,11 +209,14 @@ impl<'a> Comparison<'a> {
             return;
         }
         if let Some((name_there, other)) = old.filter(|(_, old)| old.kind != entry.kind) {
-            if !self.sync.delete {
-                let (here, there) = (entry.kind.word(), other.kind.word());
+            if !self.sync.delete || other.is_dfs_link {
+                let here = entry.kind.word();
+                let (there, hint) = match other.is_dfs_link {
+                    true => ("DFS link", "which sync leaves alone"),
+                    false => (other.kind.word(), "--delete replaces it"),
+                };
                 let text = format!(
-                    "{name} is a {here} in the source, but a {there} in the target; --delete \
-                     replaces it"
+                    "{name} is a {here} in the source, but a {there} in the target; {hint}"
                 );
                 failures.add(Failure::new(Exit::Failed, text));
                 self.refused.insert(name);
@@ -284,6 +289,7 @@ impl<'a> Comparison<'a> {
 
     /// Finds the entries that only the target has.
     fn add_removals(&mut self, target: &'a Listed) {
+        let mut kept = Vec::new();
         for (name, entry) in target {
             // The target keeps partial copies (`is_part`), entries that the source also has, and
             // everything below a source entry that is not copied.
@@ -298,6 +304,18 @@ impl<'a> Comparison<'a> {
             {
                 continue;
             }
+            // Files behind a link are those of another share, unless the source has a directory in its place.
+            let is_of_link = |above: &str| {
+                let of_source = self.had.get(&self.key(above)).map(|name| self.source[*name].kind);
+                of_source != Some(Kind::Directory)
+                    && target.get(above).is_some_and(|above| above.is_dfs_link)
+            };
+            if ancestors(name).any(is_of_link) {
+                if entry.is_dfs_link {
+                    kept.push(self.ends.to.shown(name));
+                }
+                continue;
+            }
             // Removing a directory removes its content, so the content is not listed, except if
             // filtered entries in it may stay.
             let is_removed = ancestors(name).any(|above| self.going.contains(above));
@@ -306,6 +324,7 @@ impl<'a> Comparison<'a> {
                 self.found.removals.push((name.clone(), *entry));
             }
         }
+        tell_skipped("DFS links to other shares", &kept);
     }
 }
 
