@@ -56,6 +56,43 @@ pub struct AcceptorConfig {
     /// True to accept anonymous clients (MS-NLMP 3.2.5.1.2). They prove nothing, and everybody
     /// knows their session key.
     pub anonymous: bool,
+    /// The clients without an account that become guests.
+    pub guests: Guests,
+}
+
+/// The clients without an account that a server takes for guests. They prove nothing, and have no
+/// secret key. A client with a wrong password of an account is never one of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Guests {
+    /// None.
+    #[default]
+    Nobody,
+    /// Anonymous clients, and those that call themselves "guest".
+    Named,
+    /// These, and each client whose name no account has, as Samba's `map to guest = bad user`. It tells
+    /// everybody which accounts exist.
+    Unknown,
+}
+
+impl Guests {
+    /// The name by which a client asks to be a guest.
+    const NAME: &str = "guest";
+
+    /// True for a client that calls itself `user` and has no account.
+    fn takes(self, user: &str, accounts: &dyn Accounts) -> bool {
+        let is_wanted = match self {
+            Self::Nobody => false,
+            Self::Named => user.eq_ignore_ascii_case(Self::NAME),
+            Self::Unknown => true,
+        };
+        // An account of the user's own name, whatever the domain before or behind it, is no guest's.
+        let bare = user.rsplit('\\').next().unwrap_or(user);
+        let bare = bare.split('@').next().unwrap_or(bare);
+        let is_known = |name: &str| {
+            accounts.account(name, "").is_some() || accounts.membership(name).is_some()
+        };
+        is_wanted && !is_known(user) && !is_known(bare)
+    }
 }
 
 impl AcceptorConfig {
@@ -72,6 +109,7 @@ impl AcceptorConfig {
             ntlm: true,
             passed_on: Vec::new(),
             anonymous: false,
+            guests: Guests::Nobody,
         }
     }
 }
@@ -80,8 +118,11 @@ impl AcceptorConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The account's name as the account store spells it; a domain user's as the domain spells it.
-    /// Empty for an anonymous client.
+    /// Empty for an anonymous client and for a guest.
     pub user: String,
+    /// The name by which a guest has called itself, which proves nothing; empty for an anonymous
+    /// client. None for a client that is no guest.
+    pub guest: Option<String>,
     /// The domain: with NTLM in the client's spelling, with Kerberos as the KDC has it.
     pub domain: String,
     /// The client's own name, which proves nothing; empty with Kerberos.
@@ -582,6 +623,11 @@ fn by_ntlm(
     envelope: Option<Envelope>,
     mech_list_mic: Option<&[u8]>,
 ) -> Result<Done, Reason> {
+    // A guest and the server have no key in common, so neither end can check a mechListMIC.
+    let (envelope, mech_list_mic) = match proven.identity.guest {
+        Some(_) => (envelope.map(|one| Envelope { needs_mic: false, ..one }), None),
+        None => (envelope, mech_list_mic),
+    };
     let sign = |mode, list: &[u8]| proven.mic(mode, list).map(Vec::from);
     let token = closing(envelope, None, mech_list_mic, |end, list| match end {
         End::Initiator => sign(Mode::Client, list),
@@ -608,6 +654,7 @@ fn by_kerberos(accepted: Accepted, token: Vec<u8>, has_mic: bool) -> Done {
     };
     let identity = Identity {
         user: name,
+        guest: None,
         domain,
         workstation: String::new(),
         kerberos: Some(Arc::new(user)),

@@ -48,7 +48,9 @@ pub mod target;
 #[cfg(test)]
 mod tests;
 
-pub use acceptor::{Acceptor, AcceptorConfig, DomainLogon, DomainQuestion, Done, Identity, Step};
+pub use acceptor::{
+    Acceptor, AcceptorConfig, DomainLogon, DomainQuestion, Done, Guests, Identity, Step,
+};
 pub use account::{Account, Accounts, Membership, NotChanged};
 pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};

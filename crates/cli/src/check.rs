@@ -226,7 +226,7 @@ fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
             findings.push(Finding { place, is_fault: true, text });
         }
         if let Err(why) = identities(share) {
-            let key = ["force_group", "force_user", "run_as"].into_iter();
+            let key = ["force_group", "force_user", "guest", "run_as"].into_iter();
             let key = key.clone().find(|key| why.starts_with(key)).unwrap_or("run_as");
             let place = sources.place_of_key(&share.name.span(), key);
             findings.push(Finding { place, is_fault: true, text: format!("share {name}: {why}") });

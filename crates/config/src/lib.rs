@@ -18,6 +18,7 @@ mod audit;
 mod cluster;
 mod cluster_words;
 mod fault;
+mod guests;
 mod idmap;
 mod interface;
 mod keep_deleted;
@@ -74,5 +75,5 @@ pub use values::{
     DialectName, DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice,
     LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice,
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice,
-    StreamsChoice,
+    StreamsChoice, UnknownUsersChoice,
 };

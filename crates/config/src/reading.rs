@@ -257,7 +257,7 @@ macro_rules! overlaid {
 }
 
 overlaid!(ServerSection:
-    name, comment, sid, model, listen, rdma, min_dialect, max_dialect, encryption, signing, ciphers, signing_algorithms, read_only, state_dir, users_file, user_map, user_map_file, log, log_level, cores, pin_cores, ntlm, winbind_domains, require_mic, anonymous, administrators, domain_admins, account_listing, discovery, discovery_interfaces, workgroup, confinement, confine_to, share_roots, network_namespaces, target_names,
+    name, comment, sid, model, listen, rdma, min_dialect, max_dialect, encryption, signing, ciphers, signing_algorithms, read_only, state_dir, users_file, user_map, user_map_file, log, log_level, cores, pin_cores, ntlm, winbind_domains, require_mic, anonymous, unknown_users, administrators, domain_admins, account_listing, discovery, discovery_interfaces, workgroup, confinement, confine_to, share_roots, network_namespaces, target_names,
 );
 overlaid!(LimitsSection:
     max_io, max_transact, connections, connections_per_user, connections_per_address, sessions_per_user, opens_per_user, idle_session_minutes, drain_seconds, memory, pool_per_core,

@@ -32,7 +32,7 @@ use super::storage_qos::StorageQosSection;
 use super::traces::TracesSection;
 use super::values::{
     AccountListingChoice, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
-    EncryptionChoice, LogFormat, SigningAlgorithmName, SigningChoice,
+    EncryptionChoice, LogFormat, SigningAlgorithmName, SigningChoice, UnknownUsersChoice,
 };
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
@@ -139,6 +139,8 @@ pub struct ServerSection {
     /// A session may authenticate anew without an account.
     pub anonymous: Option<bool>,
     /// Users and groups that administer the server.
+    /// The answer to a client whose name no account has.
+    pub unknown_users: Option<UnknownUsersChoice>,
     pub administrators: Option<Spanned<Vec<Who>>>,
     /// False takes the rights of administrators from Domain Admins.
     pub domain_admins: Option<bool>,
@@ -295,6 +297,7 @@ impl Config {
         let interfaces = InterfaceSection::faults(&self.interfaces);
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         faults.extend(self.contradictions());
+        faults.extend(self.fault_of_guests());
         faults.extend(self.limits.faults(text));
         faults.extend(self.faults_of_cluster(text));
         faults

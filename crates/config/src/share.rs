@@ -59,6 +59,12 @@ pub struct ShareSection {
     #[serde(default)]
     pub force_user: Option<Spanned<String>>,
     /// The primary group of all users.
+    /// The user of the host as which clients without an account use files; none: there are no guests.
+    #[serde(default)]
+    pub guest: Option<Spanned<String>>,
+    /// True if guests may write.
+    #[serde(default)]
+    pub guest_write: bool,
     #[serde(default)]
     pub force_group: Option<Spanned<String>>,
     /// Users that may connect; empty: every user.
@@ -338,6 +344,8 @@ impl ShareSection {
             allow: Vec::new(),
             deny: Vec::new(),
             read_list: Vec::new(),
+            guest: None,
+            guest_write: false,
             write_list: Vec::new(),
             hosts_allow: Vec::new(),
             hosts_deny: Vec::new(),
@@ -437,6 +445,7 @@ impl ShareSection {
         if name.as_str() == USER && self.user_part().is_none() {
             let what = "a share that is called {user} needs {user} in its path";
             faults.push(Fault::at(text, &self.path.span(), what));
+        faults.extend(self.fault_of_guests(text));
         }
         if self.continuous && self.user_part().is_some() {
             let what = "continuous and {user} in the path cannot be used together";

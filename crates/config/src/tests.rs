@@ -46,6 +46,7 @@ pub(super) const EVERY_KEY: &str = r#"
         winbind_domains = []
         require_mic = true
         anonymous = true
+        unknown_users = "refuse"
         administrators = ["ann", "@staff", '@EXAMPLE\Storage Admins', "@S-1-5-21-1-2-3-1300"]
         domain_admins = false
         account_listing = "users"
@@ -205,6 +206,12 @@ pub(super) const EVERY_KEY: &str = r#"
         recycle = { folder = ".bin", keep_days = 7, max_size = "10G", max_file_size = "1G", exclude = ["*.tmp", "cache"], versions = false }
         snapshots = { provider = "btrfs", schedule = "hourly keep 24, daily keep 30" }
         keep_deleted = "30 days"
+
+        [[share]]
+        name = "scans"
+        path = "/srv/scans"
+        guest = "nobody"
+        guest_write = true
 
         [[namespace]]
         name = "files"

@@ -295,6 +295,16 @@ words! {
 }
 
 words! {
+    /// The answer to a client whose name no account has.
+    UnknownUsersChoice: "unknown_users" {
+        /// Its logon is refused.
+        Refuse = "refuse",
+        /// It becomes a guest, where a share lets guests in.
+        Guest = "guest",
+    }
+}
+
+words! {
     /// The use of signing.
     SigningChoice: "signing" {
         /// Always.

@@ -164,6 +164,7 @@ pub mod ambient {
 
 /// The options of a [`Share`] that are values of their own.
 pub mod share {
+    pub use crate::shares::guests::GuestAccess;
     pub use crate::shares::share::{
         Compress, RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders,
     };

@@ -22,6 +22,7 @@ mod import {
     mod global_options;
     mod host_facts;
     mod hosts;
+    mod guests;
     mod modes;
     mod modules;
     mod names;

@@ -29,6 +29,7 @@ from .peers import (  # noqa: F401
     enumeration,
     frevo_client,
     fruit,
+    guests,
     host_users,
     interrupted,
     java,

@@ -159,6 +159,26 @@ PROFILES = {
             "fsrvp_share=vfs objects = btrfs\nbtrfs: manipulate snapshots = yes",
         ],
     ),
+    # Two shares let guests in, who may write to one of them.
+    "guests": (
+        [
+            *OFFERED,
+            "-c",
+            'unknown_users = "guest"',
+            "-m",
+            'scans=guest = "nobody"',
+            "-m",
+            'inbox=guest = "nobody"\nguest_write = true',
+        ],
+        [
+            "-g",
+            "map to guest = bad user",
+            "-M",
+            "scans=guest ok = yes\nread only = yes",
+            "-M",
+            "inbox=guest ok = yes\nread only = no",
+        ],
+    ),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),

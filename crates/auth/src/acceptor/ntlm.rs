@@ -1,7 +1,7 @@
 //! The server's end of NTLM: MS-NLMP 3.2.5.1.2.
 
 use super::passed_on::DomainLogon;
-use super::{AcceptorConfig, Identity};
+use super::{AcceptorConfig, Guests, Identity};
 use crate::account::{Account, Accounts};
 use crate::hash::same;
 use crate::kerberos::LogonInfo;
@@ -144,6 +144,11 @@ impl Judge<'_> {
         let (user, domain) = Authenticate::claim(token);
         let found = accounts.account(&user, &domain);
         let account = String::from(found.as_ref().map_or(&*user, |account| &*account.name));
+        if found.is_none() && self.config.guests.takes(&user, accounts) {
+            return self
+                .admit_guest(token, challenged, finish)
+                .map_err(|reason| refusal(reason, user, domain, account));
+        }
         let prove = |message: &Authenticate<'_>, response: &NtlmV2<'_>| {
             Proof::of_account(challenged, message, response, found)
         };
@@ -191,6 +196,25 @@ impl Judge<'_> {
         verdict.and(done)
     }
 
+    /// Judges an AUTHENTICATE_MESSAGE of a guest: each field must have the form that it has to have of
+    /// others, but proves nothing.
+    fn admit_guest<T>(
+        &self,
+        token: &[u8],
+        challenged: &Challenged,
+        finish: impl FnOnce(Proven) -> Result<T, Reason>,
+    ) -> Result<T, Reason> {
+        let malformed = |fault: Malformed| Reason::Malformed(fault.what);
+        let message = Authenticate::parse(token).map_err(malformed)?;
+        let flags = challenged.flags & message.flags;
+        if !message.is_anonymous() {
+            sent_key(flags, message.session_key)?;
+            let form = Form::of(&message).map_err(malformed)??;
+            self.check_demands(&form)?;
+        }
+        finish(self.nobody(&message, flags)?)
+    }
+
     /// Makes every check of the response, and returns the first failure. All checks are made
     /// whatever the first one gives: neither the answer nor the time tells a right password from a
     /// wrong one.
@@ -216,6 +240,7 @@ impl Judge<'_> {
         };
         let identity = Identity {
             user: name,
+            guest: None,
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
             kerberos: None,
@@ -225,13 +250,15 @@ impl Judge<'_> {
         (proven, password.and(mic))
     }
 
-    /// Returns the keys of an anonymous client, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
+    /// Returns the keys of an anonymous client or of a guest, MS-NLMP 3.2.5.1.2: SessionBaseKey is Z(16).
     fn nobody(&self, message: &Authenticate<'_>, flags: Flags) -> Result<Proven, Reason> {
-        if !self.config.anonymous || self.channel_bindings.is_some() {
+        let is_guest = self.config.guests != Guests::Nobody;
+        if !(self.config.anonymous || is_guest) || self.channel_bindings.is_some() {
             return Err(Reason::Anonymous);
         }
         let identity = Identity {
             user: String::new(),
+            guest: is_guest.then(|| message.user.clone()),
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
             kerberos: None,

@@ -33,6 +33,7 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "channels", &of_sessions, channels);
     section(&mut out, "shares", &status["shares"], shares);
     out.push_str(&unhealthy(&status["shares"]));
+    out.push_str(&of_guests(&status["shares"]));
     // A server of an older version does not know this request.
     if let Ok(answer) = ask(&arguments.place, "/snapshots", None).await {
         out.push_str(&snapshots::shown(
@@ -159,6 +160,16 @@ fn unhealthy(shares: &Value) -> String {
     lines
 }
 
+/// A line for each share that lets guests in.
+fn of_guests(shares: &Value) -> String {
+    let rows = shares["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let line = |row: &Value| {
+        let rights = row["guests"].as_str()?;
+        Some(format!("share {}: guests may {}\n", printable(&text(row, "name")), printable(rights)))
+    };
+    rows.iter().filter_map(line).collect()
+}
+
 pub(super) async fn opens(arguments: &OpensArguments) -> Done {
     let answer = fetch(&arguments.place, &arguments.rows, "opens").await?;
     let status = parsed(&answer)?;
@@ -272,7 +283,7 @@ fn sessions(rows: &[Value]) -> Table {
         let credits: u64 = channels.iter().map(|channel| number(channel, "credits")).sum();
         table.row(&[
             text(row, "id"),
-            text(row, "user"),
+            if row["guest"] == true { String::from("(guest)") } else { text(row, "user") },
             text(row, "address"),
             text(row, "client"),
             text(row, "dialect"),
@@ -491,6 +502,8 @@ mod tests {
 
     #[test]
     fn only_sessions_with_several_channels_list_them() {
+        shares["rows"][0]["guests"] = json!("read");
+        assert_eq!(of_guests(&shares), "share a: guests may read\n");
         let channel = |port: u16, received: u64| {
             json!({"address": format!("192.0.2.9:{port}"), "server_address": "192.0.2.1:445",
                    "operations": 7, "received": received, "sent": 0})

@@ -6,7 +6,7 @@ use std::time::Duration;
 use frevo_config::{
     AccountListingChoice, Config, EachChoice, EncryptionChoice, IdmapSection, InterfaceSection,
     LimitsSection, Numbers, RateSection, ServerSection, SigningChoice, SiteSection, Size,
-    StorageQosSection, Who,
+    StorageQosSection, UnknownUsersChoice, Who,
 };
 use frevo_server::access_rules::Names;
 use frevo_server::administrators::AdministratorRules;
@@ -71,6 +71,7 @@ pub(crate) fn settings(config: &Config, name: &str, guid: Guid) -> Settings {
     let minutes = config.limits.idle_session_minutes;
     settings.idle_session_minutes = minutes.unwrap_or(settings.idle_session_minutes);
     settings.anonymous = section.anonymous.unwrap_or(settings.anonymous);
+    settings.unknown_users_are_guests = section.unknown_users == Some(UnknownUsersChoice::Guest);
     settings.administrators = administrators(section);
     if let Some(choice) = section.account_listing {
         settings.account_listing = account_listing(choice);

@@ -29,6 +29,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .force_group(identities.force_group)
         .host_path(section.path.get_ref().to_str())
         .rules(rules(section))
+        .guest(identities.guest)
         .posix(section.posix)
         .case_sensitive(section.case_sensitive)
         .time_machine(section.time_machine)

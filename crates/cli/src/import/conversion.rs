@@ -15,6 +15,8 @@ pub(super) struct Conversion<'a> {
     pub(super) names: NameRules,
     pub(super) host: &'a HostFacts,
     pub(super) report: Report,
+    /// Some share lets guests in.
+    pub(super) lets_guests_in: bool,
 }
 
 impl Conversion<'_> {

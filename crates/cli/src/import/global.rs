@@ -12,7 +12,7 @@ use super::report::Weight;
 use super::smb_conf::Parameter;
 use super::toml_text::{encryption, line, quoted};
 use super::words::list;
-use super::{domain, hosts, modules, pam, share_modules};
+use super::{domain, guests, hosts, modules, pam, share_modules};
 
 /// The sections of the server that go with `[global]`.
 pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
@@ -21,6 +21,7 @@ pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
     listen(conversion, &mut toml);
     dialects(conversion, &mut toml);
     protection(conversion, &mut toml);
+    guests::write_server(conversion, &mut toml);
     user_map(conversion, &mut toml);
     domain::server_keys(conversion, &mut toml);
     discovery(conversion, &mut toml);
@@ -204,6 +205,10 @@ fn protection(conversion: &mut Conversion<'_>, toml: &mut String) {
         },
     }
     match global.parameter("server smb encrypt") {
+        None if conversion.lets_guests_in => {
+            let what = "clients must encrypt, but in shares for guests; see encryption and encrypt";
+            report.note(Weight::Stricter, "global", what);
+        }
         None => {
             let what = "clients must encrypt; see encryption";
             report.note(Weight::Stricter, "global", what);

@@ -30,6 +30,7 @@ pub(super) static GLOBAL: &[Row] = &[
             "host msdfs",
             "interfaces",
             "kernel change notify",
+            "map to guest",
             "max smbd processes",
             "multicast dns register",
             "netbios name",
@@ -68,7 +69,6 @@ pub(super) static GLOBAL: &[Row] = &[
         &["username map script"],
     ),
     row(Opens, &["yes"], "shares and accounts can always be asked for", &["nt pipe support"]),
-    row(Stricter, &["never"], "guests are not supported; everyone logs on", &["map to guest"]),
     row(Stricter, &["no"], "empty passwords are not supported", &["null passwords"]),
     row(Stricter, &["no"], "only NTLMv2 is supported", &["lanman auth", "raw NTLMv2 auth"]),
     row(

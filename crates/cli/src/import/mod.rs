@@ -10,6 +10,7 @@ mod dfs_links;
 mod domain;
 mod global;
 mod global_options;
+mod guests;
 mod host_facts;
 mod host_look;
 mod hosts;

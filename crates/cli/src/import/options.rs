@@ -169,6 +169,7 @@ static SHARE: &[Row] = &[
             "force directory mode",
             "force group",
             "force user",
+            "guest ok",
             "guest only",
             "hide dot files",
             "hide files",
@@ -241,7 +242,6 @@ static SHARE: &[Row] = &[
         "the list of users who need no password of their own is not supported",
         &["only user", "username"],
     ),
-    row(Stricter, &["no"], "guests are not supported; everyone logs on", &["guest ok"]),
     row(
         Stricter,
         &[""],

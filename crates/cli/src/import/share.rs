@@ -5,6 +5,7 @@ use frevo_config::{ShareName, nearest};
 use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;
 use super::dfs_links::{self, DfsRoot};
+use super::guests;
 use super::host_facts::HostFacts;
 use super::hosts::Hosts;
 use super::modes::{self, ShareModes};
@@ -115,6 +116,8 @@ pub(super) struct Share<'a> {
     pub(super) modules: Vec<String>,
     names: NameRules,
     host: &'a HostFacts,
+    /// Some share of the file lets guests in.
+    pub(super) lets_guests_in: bool,
 }
 
 impl<'a> Share<'a> {
@@ -125,6 +128,7 @@ impl<'a> Share<'a> {
             modules: Vec::new(),
             names: conversion.names.clone(),
             host: conversion.host,
+            lets_guests_in: conversion.lets_guests_in,
         };
         share.modules = share.value("vfs objects").map(list).unwrap_or_default();
         share
@@ -426,6 +430,7 @@ impl<'a> Share<'a> {
                 report.parameter(Weight::Stricter, name, parameter, why);
             }
         }
+        guests::write(self, report, toml);
         self.write_identities(toml);
         self.write_access(report, toml);
         modes::write(&self.modes(), report, toml);
@@ -440,15 +445,34 @@ impl<'a> Share<'a> {
         let host = |name: &str| self.value(name).filter(|value| !value.is_empty());
         let is_guest =
             self.truth("guest ok") == Some(true) && self.truth("guest only") == Some(true);
-        let guest = host("guest account").unwrap_or("nobody");
         let forced = host("force user").filter(|_| !self.is_forced_to_itself());
-        match forced.or_else(|| is_guest.then_some(guest)) {
+        match forced.or_else(|| is_guest.then(|| self.guest_user())) {
             Some(user) => line(toml, "force_user", &quoted(user)),
             None => line(toml, "run_as", "\"user\""),
         }
         if let Some(group) = host("force group") {
             line(toml, "force_group", &quoted(group));
         }
+    }
+
+    /// The user of the host that guests act as: the one that everybody does, or the guest account.
+    pub(super) fn guest_user(&self) -> &'a str {
+        let host = |name: &str| self.value(name).filter(|value| !value.is_empty());
+        let forced = host("force user").filter(|_| !self.is_forced_to_itself());
+        forced.or_else(|| host("guest account")).unwrap_or("nobody")
+    }
+
+    /// True for a share with a folder for each user.
+    pub(super) fn is_of_users(&self) -> bool {
+        self.name().contains(USER) || self.path().contains(USER)
+    }
+
+    /// True for a section that becomes a share.
+    pub(super) fn is_converted(&self, conversion: &Conversion<'_>) -> bool {
+        let is_printing =
+            ["printers", "print$"].iter().any(|name| self.section.name.eq_ignore_ascii_case(name));
+        !is_printing
+            && self.reasons_against().iter().all(|reason| conversion.accepts(&reason.option))
     }
 
     fn write_access(&self, report: &mut Report, toml: &mut String) {

@@ -2,7 +2,8 @@ mod files;
 mod openness;
 
 use frevo_config::{
-    Config, DialectName, EncryptionChoice, Mode, NtAclsChoice, RunAsChoice, SigningChoice, Who,
+    Config, DialectName, EncryptionChoice, Mode, NtAclsChoice, RunAsChoice, SigningChoice,
+    UnknownUsersChoice, Who,
 };
 
 use super::modules;
@@ -97,7 +98,7 @@ fn a_typical_file_is_taken_over() {
         "[global] line 13: log level = 1       auth:3: the log goes to",
         "[global] line 8: smb ports = 445 139: 139 is not supported",
         "[global] line 15: fruit:metadata = netatalk: Finder information is in streams",
-        "[Photos] line 25: guest ok = yes: guests are not supported",
+        "[Photos] line 25: guest ok = yes: guests are not let in, because the share has rules for users",
         "[Photos] line 24: vfs objects = catia fruit streams_xattr: catia: names are not translated",
     ] {
         assert!(report.contains(line), "{line} not in\n{report}");
@@ -152,7 +153,53 @@ fn users_of_guest_shares_have_the_guests_rights() {
     let [x, y] = &config.shares[..] else { panic!("{report}") };
     assert_eq!(x.force_user.as_ref().map(|user| user.get_ref().as_str()), Some("visitor"));
     assert_eq!(y.run_as, Some(RunAsChoice::User));
-    assert!(report.contains("map to guest = bad user: guests are not supported"), "{report}");
+    assert!(!report.contains("map to guest"), "{report}");
+}
+
+/// Guests may do what they could, and nobody else may do more: other shares go on demanding encryption
+/// where the server did.
+#[test]
+fn guests_are_taken_over_with_their_rights() {
+    const GUESTS: &str = "[a]\npath=/a\nguest ok=yes\nread only=no\n[b]\npath=/b\npublic=yes\n\
+                          force user=media\nhosts allow=192.0.2.0/24\n[c]\npath=/c\n";
+    let of =
+        |global: &str| import(&format!("[global]\nmap to guest = Bad User\n{global}\n{GUESTS}"));
+    let guest = |share: &frevo_config::ShareSection| {
+        (share.guest.as_ref().map(|user| user.get_ref().clone()), share.guest_write, share.encrypt)
+    };
+    let (config, _, report) = of("");
+    let [a, b, c] = &config.shares[..] else { panic!("{report}") };
+    assert_eq!(guest(a), (Some(String::from("nobody")), true, false));
+    assert_eq!(guest(b), (Some(String::from("media")), false, false));
+    assert_eq!(guest(c), (None, false, true));
+    assert_eq!(config.server.encryption, Some(EncryptionChoice::Offered));
+    assert_eq!(config.server.unknown_users, Some(UnknownUsersChoice::Guest));
+    assert!(
+        report.contains("[a] line 6: guest ok = yes: guests are let in from private"),
+        "{report}"
+    );
+    assert!(!report.contains("[b] line"), "{report}");
+    let (config, ..) = of("server smb encrypt = desired\nguest account = visitor");
+    assert_eq!(guest(&config.shares[0]), (Some(String::from("visitor")), true, false));
+    assert!(!config.shares[2].encrypt, "as in Samba");
+    for (global, why) in [
+        ("server smb encrypt = required", "encryption is demanded"),
+        ("invalid users = eve", "rules for users (invalid users)"),
+        ("guest account = root", "guests cannot be root"),
+    ] {
+        let (config, _, report) = of(global);
+        assert_eq!(guest(&config.shares[0]).0, None, "{global}");
+        assert!(report.contains(why), "{report}");
+    }
+    let (config, _, report) = import("[global]\nmap to guest = bad user\n[c]\npath=/c\n");
+    assert_eq!((config.server.unknown_users, config.server.encryption), (None, None));
+    assert!(report.contains("map to guest = bad user: no share lets guests in"), "{report}");
+    let (config, _, report) =
+        import("[global]\nmap to guest = bad password\n[c]\npath=/c\nguest ok=yes\n");
+    assert_eq!(config.server.unknown_users, Some(UnknownUsersChoice::Guest));
+    assert!(report.contains("a wrong password of an account is always refused"), "{report}");
+    let (config, ..) = import("[c]\npath=/c\nguest ok=yes\n");
+    assert_eq!(config.server.unknown_users, None, "only who asks to be a guest is one");
 }
 
 /// Rules for addresses of [global] hold for shares with rules of their own, too.

@@ -44,6 +44,7 @@ impl Screen<'_> {
     pub(super) fn render(&self) -> String {
         let mut out = String::new();
         self.shares_lines(&mut out);
+        self.guests_lines(&mut out);
         self.user_line(&mut out);
         if let Some((share, _)) = self.shares.iter().find(|(share, _)| !share.is_hidden()) {
             self.how_to_connect(share.name(), &mut out);
@@ -87,6 +88,15 @@ impl Screen<'_> {
     fn facts(&self) -> [String; 3] {
         let (low, high) = (self.settings.min_dialect, self.settings.max_dialect);
         let dialects = if low == high {
+    /// A line for each share that lets clients in without an account.
+    fn guests_lines(&self, out: &mut String) {
+        for (share, _) in self.shares.iter().filter(|(share, _)| share.guest_access().is_some()) {
+            let rights = if share.lets_guests_write() { "read and write" } else { "read" };
+            let name = share.name();
+            line(out, &format!("  guests without a password may {rights} {name} (guest = ...)"));
+        }
+    }
+
             format!("SMB {}", dialect(high))
         } else {
             format!("SMB {} to {}", dialect(low), dialect(high))
@@ -254,6 +264,17 @@ mod tests {
     #[test]
     fn another_port_is_told_to_each_client() {
         let text = screen(&share("My Photos"), "[2001:db8::1]:4450", |settings| {
+    #[test]
+    fn shares_for_guests_are_told() {
+        use frevo_server::share::{GuestAccess, RunAs};
+        let open = |writes| share("scans").guest(GuestAccess { run_as: RunAs::Server, writes });
+        let text = |share: &Share| screen(share, "192.0.2.10:445", |_| {});
+        assert!(!text(&share("scans")).contains("guests"));
+        assert!(text(&open(false)).contains("  guests without a password may read scans ("));
+        assert!(text(&open(true)).contains("  guests without a password may read and write scans"));
+        assert!(!text(&open(true).encrypt(true)).contains("guests"));
+    }
+
             settings.encryption = Encryption::Offered;
             settings.min_dialect = frevo_proto::Dialect::SMB_3_1_1;
         });

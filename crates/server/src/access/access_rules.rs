@@ -239,15 +239,19 @@ impl Rules {
         })
     }
 
-    /// The verdict for `caller`; `read_only` is the setting of the share.
-    pub fn judge(&self, caller: &Caller<'_>, read_only: bool) -> Verdict {
-        let listed = |networks: &[IpNetwork]| networks.iter().any(|n| n.contains(caller.address));
-        let is_near = if self.hosts_deny.is_empty() {
+    /// True for an address from which clients may connect.
+    pub(crate) fn takes_address(&self, address: IpAddr) -> bool {
+        let listed = |networks: &[IpNetwork]| networks.iter().any(|n| n.contains(address));
+        if self.hosts_deny.is_empty() {
             self.hosts_allow.is_empty() || listed(&self.hosts_allow)
         } else {
             listed(&self.hosts_allow) || !listed(&self.hosts_deny)
-        };
-        if !is_near {
+        }
+    }
+
+    /// The verdict for `caller`; `read_only` is the setting of the share.
+    pub fn judge(&self, caller: &Caller<'_>, read_only: bool) -> Verdict {
+        if !self.takes_address(caller.address) {
             return Verdict::Refused(
                 "`hosts_allow` or `hosts_deny` of the share forbids this address",
             );

@@ -29,6 +29,8 @@ pub struct Identity {
     pub administers_by: Option<Arc<str>>,
     /// True for an account of this server: its sessions end when it is removed.
     pub is_local: bool,
+    /// True for a guest: Session.IsGuest. It has no account, so it is nobody too.
+    pub is_guest: bool,
 }
 
 /// The identity of a session, as it is now: authentication anew changes it for
@@ -47,7 +49,13 @@ impl Identity {
             host: OnHost::Unknown,
             administers_by: None,
             is_local: false,
+            is_guest: false,
         }
+    }
+
+    /// The name that people are shown: a guest has none of its own.
+    pub fn shown(&self) -> &str {
+        if self.is_guest { "(guest)" } else { &self.user }
     }
 
     /// True when both are of one account.

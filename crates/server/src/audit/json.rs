@@ -27,6 +27,9 @@ pub(super) fn line(into: &mut String, time: FileTime, event: &Event, lost: u64) 
     if let Some(identity) = &event.identity {
         field(into, "user", &Value::from(&*identity.user));
         field(into, "domain", &Value::from(&*identity.domain));
+        if identity.is_guest {
+            into.push_str(",\"guest\":true");
+        }
         if let Some(sid) = identity.domain_sid() {
             field(into, "sid", &Value::Text(sid.to_string()));
         }
@@ -162,12 +165,14 @@ mod tests {
             host: crate::access::host_users::OnHost::Unknown,
             administers_by: None,
             is_local,
+            is_guest: user.is_empty(),
         };
         let told = |identity| {
             let mut text = String::new();
             let event = Event::new(Kind::Logoff).by(Some(Arc::new(identity)));
             line(&mut text, FileTime(0), &event, 0);
             let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(line.get("guest").is_some(), line["user"] == "");
             (line["user"].as_str().unwrap().to_owned(), line.get("sid").cloned())
         };
         let (user, sid) = told(of("FREVO\\ann", false));

@@ -258,6 +258,7 @@ mod tests {
             host: OnHost::Unknown,
             administers_by: None,
             is_local: true,
+            is_guest: false,
         };
         Event::new(Kind::Open).by(Some(Arc::new(identity)))
     }

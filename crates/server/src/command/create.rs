@@ -36,6 +36,7 @@ use crate::objects::audited;
 use crate::objects::lease::{self as breaks, delivery};
 use crate::objects::open::Open;
 use crate::objects::refusal::{Outcome, Refusal};
+use crate::objects::session::Session;
 use crate::objects::tree_connect::TreeConnect;
 use crate::shares::namespace::without_share;
 use crate::shares::posix;
@@ -45,7 +46,25 @@ use crate::shares::visibility;
 pub(super) use access::refused;
 use creation::{Create, Made};
 use replay::Entry;
-use wanted::Wanted;
+use wanted::{DurableWanted, Wanted};
+
+/// True if the user of a session may open files: a session that re-authenticated as anonymous keeps its
+/// Opens, but must not open further files. A guest is connected to shares for guests alone.
+fn opens_files(session: &Session) -> bool {
+    session.identity().is_some_and(|identity| !identity.is_nobody() || identity.is_guest)
+}
+
+/// Returns the contexts about survival that count. Nothing of a guest outlives its connection, because
+/// nobody could tell whether it is the same one who comes back.
+fn lasting(rq: &Request<'_>, wanted: DurableWanted) -> Result<DurableWanted, Status> {
+    match rq.session()?.identity() {
+        Some(identity) if identity.is_guest && wanted.is_reconnect() => {
+            Err(Status::OBJECT_NAME_NOT_FOUND)
+        }
+        Some(identity) if identity.is_guest => Ok(DurableWanted::default()),
+        _ => Ok(wanted),
+    }
+}
 
 /// Opens or makes a file, a directory or a pipe.
 pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
@@ -59,9 +78,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let tree = rq.tree()?;
     let live = match &tree.share.target {
         Target::Pipes => return ipc::create(rq, &request, out),
-        // A session that re-authenticated as anonymous keeps its Opens, but must not open further
-        // files.
-        Target::Disk(_) if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) => {
+        Target::Disk(_) if !opens_files(rq.session()?) => {
             return Err(Status::ACCESS_DENIED.into());
         }
         Target::Disk(live) => live,
@@ -74,7 +91,7 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
         rq.still_served()?;
     }
     let mut wanted = contexts::parse(&request)?;
-    wanted.durable = wanted.durable.known_to(rq);
+    wanted.durable = lasting(rq, wanted.durable.known_to(rq))?;
     if let Some(id) = wanted.operation {
         rq.session()?.operations.begin(id)?;
         out.set_operation(id);

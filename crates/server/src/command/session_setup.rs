@@ -2,6 +2,7 @@
 //! and authentication anew.
 
 mod binding;
+mod guests;
 
 use std::sync::Arc;
 
@@ -355,6 +356,9 @@ fn begin(
             Purpose::Renew => true,
             Purpose::Bind => false,
         };
+    if purpose == Purpose::New {
+        config.guests = guests::of(rq);
+    }
     if !settings.target_names.is_empty() {
         let address = rq.connection.local.ip().to_canonical().to_string();
         let names = settings.target_names.iter().cloned().chain([address]);
@@ -459,10 +463,13 @@ fn finish(
     }
     let flags = match authentication.purpose {
         Purpose::New if is_nobody => {
-            // MS-SMB2 3.3.5.5.3: an anonymous logon gives no secret key, so its response is not
-            // signed.
+            // MS-SMB2 3.3.5.5.3: an anonymous logon gives no secret key, nor does that of a guest, so
+            // the response is not signed.
             out.leave_unsigned();
-            SessionFlags::IS_NULL
+            match &done.identity.guest {
+                Some(name) if !name.is_empty() => SessionFlags::IS_GUEST,
+                _ => SessionFlags::IS_NULL,
+            }
         }
         // MS-SMB2 2.2.3.1.5: where the transport encrypts, SMB does not, so the client is not told
         // to. Another connection of the session may be over another transport, so the session
@@ -518,7 +525,9 @@ fn establish(
     {
         return Err(Status::USER_SESSION_DELETED);
     }
-    let sealing_key = keys.sealing_key(Sender::Server).map(Arc::new);
+    let is_guest = identity.is_guest;
+    // MS-SMB2 3.3.5.5.3: neither an anonymous session nor one of a guest has keys to encrypt with.
+    let sealing_key = keys.sealing_key(Sender::Server).filter(|_| !is_guest).map(Arc::new);
     let is_sealable = sealing_key.is_some() || negotiated.accepts_transport_security;
     let encrypt_data = settings.encryption == Encryption::Required && is_sealable;
     let asked = negotiated.client_security_mode | request.security_mode;
@@ -529,14 +538,20 @@ fn establish(
         && (settings.signing == Signing::Required
             || asked.contains(SecurityMode::SIGNING_REQUIRED));
     // All anonymous users share one account, so an anonymous session is charged to its client's
-    // network instead.
+    // network instead. Guests have one account that no user has: they neither take the places of their
+    // network nor of an account.
     let ledger = &rq.server().ledger;
-    let holder = if identity.is_nobody() {
+    let holder = if identity.is_guest {
+        ledger.account(identity.shown())
+    } else if identity.is_nobody() {
         ledger.network(rq.connection.peer.ip())
     } else {
         ledger.account(&identity.user)
     };
-    if !identity.is_nobody() {
+    if is_guest {
+        session.be_guest(guests::place(rq)?);
+    }
+    if is_guest || !identity.is_nobody() {
         session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
     }
     charge_connection(rq, connection, &holder)?;
@@ -547,11 +562,12 @@ fn establish(
         Security {
             signing_key: Arc::new(terms.signing_key(&keys)),
             sealing_key,
-            opening_key: keys.opening_key(Sender::Server).map(Arc::new),
+            opening_key: keys.opening_key(Sender::Server).filter(|_| !is_guest).map(Arc::new),
             signing_required,
             encrypt_data,
             // MS-SMB2 3.3.5.5.3
             supports_notifications: negotiated.supports_notifications(),
+            is_guest,
         },
         holder,
     );
@@ -645,7 +661,8 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
     };
     rq.tell(|left_out| {
         tracing::info!(target: "frevo::session", peer = %rq.connection.peer,
-            user = %done.identity.user, workstation = %shortened(&done.identity.workstation),
+            user = %done.identity.user, guest = done.identity.guest.as_deref().map(shortened),
+            workstation = %shortened(&done.identity.workstation),
             purpose, dialect = dialect_name(negotiated.terms.dialect),
             mechanism = ?done.identity.mechanism(),
             cipher = negotiated.terms.cipher.map(cipher_name),

@@ -56,8 +56,9 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
     let peer = rq.connection.peer;
     // An anonymous session gets ACCESS_DENIED for each name except IPC$, so that it cannot find out
-    // which shares exist.
-    if identity.is_nobody() && !name.eq_ignore_ascii_case("IPC$") {
+    // which shares exist; that of a guest for each share that lets no guest in.
+    let is_open = name.eq_ignore_ascii_case("IPC$") || lets_guest_in(rq, unc, &identity);
+    if identity.is_nobody() && !is_open {
         audited::connect_refused(rq, name, Status::ACCESS_DENIED, "no account");
         return Err(Status::ACCESS_DENIED.into());
     }
@@ -152,6 +153,14 @@ fn tell_no_share(rq: &Request<'_>, path: &str) {
     });
 }
 
+/// True if the user is a guest, and the share of these names lets it in.
+fn lets_guest_in(rq: &Request<'_>, unc: Unc<'_>, identity: &Identity) -> bool {
+    let address = rq.connection.peer.ip();
+    let shares = rq.server().shares();
+    identity.is_guest
+        && shares.find(unc.share).is_some_and(|share| share.as_guests_have_it(address).is_some())
+}
+
 /// Returns the share of these names with the rights that its access list grants to the caller, or the
 /// reason of the refusal for the log.
 ///
@@ -176,6 +185,10 @@ fn admit(
     // MS-SRVS 3.1.6.8: the name of the server decides which shares there are.
     let scope = rq.server().cluster.scope(unc.server);
     let found = shares.find_for(unc.share, &identity.user).filter(|share| scope.shows(share));
+    let of_guests = found
+        .filter(|share| identity.is_guest && !share.is_pipes())
+        .and_then(|share| share.as_guests_have_it(caller.address));
+    let found = of_guests.as_ref().or(found);
     let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
     let read_only = found.is_some_and(|share| share.read_only);
     // The rules are judged even if the share does not exist, so that the time of the answer does

@@ -141,8 +141,10 @@ pub struct ErrorStatus {
 pub struct SessionStatus {
     /// Session.SessionId, as hexadecimal text: `0x1f00`.
     pub id: String,
-    /// Name of the account that has logged on.
+    /// Name of the account that has logged on. Empty for a guest.
     pub user: String,
+    /// True for a guest.
+    pub guest: bool,
     /// The domain that the client named.
     pub domain: String,
     /// The SID of a user of a domain; None for an account of this server.
@@ -312,6 +314,9 @@ pub struct ShareStatus {
     pub encrypt: bool,
     /// True when it is left out of listings.
     pub hidden: bool,
+    /// `read` or `write`: the rights of clients without an account. None where the share lets no guest
+    /// in.
+    pub guests: Option<&'static str>,
     /// The number of tree connects.
     pub connections: usize,
     /// The number of Opens.

@@ -87,11 +87,17 @@ pub(crate) fn create(
     }
     // MS-SMB2 3.3.5.9: an anonymous user may open no pipe, because none allows it (MS-SRVS
     // 3.1.6.17).
-    if rq.session()?.identity().is_none_or(|identity| identity.is_nobody()) {
+    let identity = rq.session()?.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    if identity.is_nobody() && !identity.is_guest {
         return Err(Status::ACCESS_DENIED.into());
     }
     let name = request.name.to_string().map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
-    let served = find(&name).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+    let served = find(&name);
+    // A guest may list the shares that let it in, and nothing else: other pipes tell of accounts.
+    if identity.is_guest && !served.is_some_and(Served::lists_shares) {
+        return Err(Status::ACCESS_DENIED.into());
+    }
+    let served = served.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     let tree = rq.tree()?;
     let session = rq.session()?;
     let granted = granted(request.desired_access, tree.maximal_access)?;

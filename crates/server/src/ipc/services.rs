@@ -168,6 +168,9 @@ impl<'a> Caller<'a> {
         let is_refused = || {
             matches!(share.rules.judge(&caller, share.read_only), access_rules::Verdict::Refused(_))
         };
+        if self.identity.is_guest {
+            return !share.hidden && share.as_guests_have_it(self.address).is_some();
+        }
         let is_nobody = self.user.is_empty();
         !share.hidden && !is_nobody && !is_refused() && share.has_actor(self.host)
     }

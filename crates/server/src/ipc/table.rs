@@ -45,6 +45,11 @@ impl Served {
         }
     }
 
+    /// True for an interface whose pipe is only for the list of shares.
+    pub(super) fn lists_shares(&self) -> bool {
+        self.on_its_pipe().all(|row| std::ptr::eq(row.interface, &srvsvc::INTERFACE))
+    }
+
     /// Returns the rows that are spoken on its pipe: those that share a name of a pipe with it, and
     /// the row itself.
     fn on_its_pipe(&self) -> impl Iterator<Item = &'static Self> {

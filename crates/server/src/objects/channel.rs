@@ -33,9 +33,10 @@ impl Channel {
         Self { session: Arc::clone(session), signing_key: signing_key.map(Arc::new), registered }
     }
 
-    /// Channel.SigningKey; none before authentication succeeded.
+    /// Channel.SigningKey; none before authentication succeeded, and for a guest.
     pub(crate) fn signing_key(&self) -> Option<&Arc<SigningKey>> {
-        let of_session = || self.session.security().map(|security| &security.signing_key);
+        let security = self.session.security().filter(|security| !security.is_guest);
+        let of_session = || security.map(|security| &security.signing_key);
         self.signing_key.as_ref().or_else(of_session)
     }
 

@@ -89,12 +89,14 @@ pub(crate) fn identity(
 ) -> Identity {
     let user = &*done.identity.user;
     let is_nobody = user.is_empty();
+    let is_guest = done.identity.guest.is_some();
     let is_local = accounts.membership(user).is_some();
     let groups = match is_nobody {
         true => Arc::default(),
         false => server.groups(user, host.user()),
     };
     let Decided { token, ground } = match (is_nobody, domain_users::facts(&done.identity)) {
+        (true, _) if is_guest => Decided { token: Arc::new(Token::guest()), ground: None },
         (true, _) => Decided { token: Arc::new(Token::nobody()), ground: None },
         (false, Some(pac)) => {
             let token = domain_users::token(pac, host.user(), &server.machine_sid());
@@ -114,5 +116,6 @@ pub(crate) fn identity(
         host,
         administers_by: ground,
         is_local,
+        is_guest,
     }
 }

@@ -103,7 +103,8 @@ impl ServerState {
     /// Ends the tree connects of a session that allow more than the present rules do. Returns their
     /// number.
     fn review_trees(self: &Arc<Self>, session: &Arc<Session>, identity: &Identity) -> usize {
-        if !matches!(session.state(), State::Valid | State::Expired) || identity.is_nobody() {
+        let is_live = matches!(session.state(), State::Valid | State::Expired);
+        if !is_live || (identity.is_nobody() && !identity.is_guest) {
             return 0;
         }
         let mut ended = 0;
@@ -126,6 +127,13 @@ impl ServerState {
                 "the snapshot is not served any more, for its share is gone or has another folder";
             return tree.share.is_exposed.then_some(gone);
         };
+        let address = tree.source()?.peer.ip();
+        let of_guests = share.as_guests_have_it(address);
+        let share = match (&of_guests, identity.is_guest && !tree.share.is_pipes()) {
+            (Some(of_guests), true) => of_guests,
+            (None, true) => return Some("guests may not use the share any more"),
+            (_, false) => share,
+        };
         let domain_sids = self.domain_names.sids();
         let caller = Caller {
             user: &identity.user,
@@ -133,7 +141,7 @@ impl ServerState {
             groups_are_known: identity.host.is_known(),
             token: &identity.token,
             domain_sids: &domain_sids,
-            address: tree.source()?.peer.ip(),
+            address,
         };
         let read_only = match share.rules.judge(&caller, share.read_only) {
             Verdict::Refused(why) => return Some(why),

@@ -58,7 +58,7 @@ use crate::objects::shadow_copies::ShadowCopies;
 use crate::objects::witness::Witness;
 use crate::shares::exposed::Exposed;
 use crate::shares::life::Change;
-use crate::shares::share::{Share, Shares};
+use crate::shares::share::{Share, Shares, Uses};
 use crate::shares::share_editor::ShareEditor;
 use crate::shares::target_servers::TargetServers;
 
@@ -97,6 +97,8 @@ pub struct ServerState {
     pub descriptors: Descriptors,
     /// The audit log, if there is one.
     pub audit: audit::Slot,
+    /// The sessions of guests.
+    pub(crate) guests: Arc<Uses>,
     /// The connections on which nobody has logged on yet.
     pub admission: crate::objects::admission::Admission,
     /// Threads for requests that are long work, whatever their share.
@@ -180,6 +182,7 @@ impl ServerState {
             lines: Lines::default(),
             descriptors: Descriptors::default(),
             audit: audit::Slot::default(),
+            guests: Arc::default(),
             admission: crate::objects::admission::Admission::default(),
             blocking_pool: BlockingPool::for_long_work(processors(), &is_alone),
             crypto: OnceLock::new(),

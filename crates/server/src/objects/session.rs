@@ -34,6 +34,7 @@ use crate::objects::offload::Offloads;
 use crate::objects::open::{Deletion, Open};
 use crate::objects::operations::Operations;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::share::Use;
 
 /// Session.State, with the end that the specification expresses by removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub struct Security {
     pub encrypt_data: bool,
     /// Session.SupportsNotifications
     pub supports_notifications: bool,
+    /// Session.IsGuest: the client knows no key, so nothing is signed or sealed.
+    pub is_guest: bool,
 }
 
 /// A session, MS-SMB2 3.3.1.8.
@@ -98,6 +101,8 @@ pub struct Session {
     channels: Ordered<Vec<(u64, ConnectionHandle)>, { rank::SESSION }>,
     /// Its charges, until it ends.
     charges: Mutex<Vec<Charge>>,
+    /// Its place among the sessions of guests.
+    guest: Mutex<Option<Use>>,
     /// It has asked for something since the last look.
     is_used: AtomicBool,
     /// The client has sealed a request.
@@ -152,6 +157,7 @@ impl Session {
             operations: Operations::default(),
             offloads: Mutex::default(),
             charges: Mutex::default(),
+            guest: Mutex::default(),
             is_used: AtomicBool::new(false),
             has_sealed: AtomicBool::new(false),
             used: Mutex::new(Instant::now()),
@@ -200,6 +206,11 @@ impl Session {
     /// Charges it until it ends.
     pub fn charge(&self, charge: Charge) {
         self.charges.lock().push(charge);
+    }
+
+    /// Takes a place among the sessions of guests until it ends.
+    pub(crate) fn be_guest(&self, place: Use) {
+        *self.guest.lock() = Some(place);
     }
 
     /// MS-SMB2 3.3.5.2.8: it has asked for something.
@@ -541,6 +552,7 @@ impl Session {
         let offloads = std::mem::take(&mut *self.offloads.lock());
         steps.take(|| drop(offloads));
         self.charges.lock().clear();
+        drop(self.guest.lock().take());
         steps.end();
         true
     }

@@ -116,6 +116,9 @@ pub struct Settings {
     pub target_names: Vec<String>,
     /// A session may authenticate anew without an account, and keeps its Opens.
     pub anonymous: bool,
+    /// Clients whose name no account has become guests, where a share lets guests in; without it only
+    /// anonymous clients do, and those that call themselves "guest".
+    pub unknown_users_are_guests: bool,
     /// The users and groups that administer the server.
     pub administrators: AdministratorRules,
     /// The users who may list accounts.
@@ -183,6 +186,7 @@ impl Default for Settings {
             posix: true,
             target_names: Vec::new(),
             anonymous: false,
+            unknown_users_are_guests: false,
             administrators: AdministratorRules::default(),
             account_listing: AccountListing::Administrators,
             interfaces: Vec::new(),

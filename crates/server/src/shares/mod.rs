@@ -13,6 +13,7 @@ pub(crate) mod exposed;
 pub mod folders;
 #[cfg(not(feature = "posix"))]
 pub(crate) mod folders;
+pub(crate) mod guests;
 pub(crate) mod impersonation;
 pub(crate) mod life;
 pub(crate) mod namespace;

@@ -23,6 +23,7 @@ use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
 use crate::shares::exposed::Exposed;
+use crate::shares::guests::GuestAccess;
 use crate::shares::impersonation;
 use crate::shares::life::Life;
 use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
@@ -182,6 +183,8 @@ pub struct Share {
     /// True for a share that serves a snapshot of another one, and is not in the configuration.
     pub(crate) is_exposed: bool,
 }
+    /// The rights of guests; see [`Self::guest_access`].
+    pub(crate) guest: Option<GuestAccess>,
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,6 +298,7 @@ impl Share {
         }
     }
 
+            guest: None,
     /// The blocking pool for a request of now; none where it runs on the core.
     pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
         let may_wait = || self.slowness.may_wait() || self.vfs().is_some_and(|vfs| vfs.may_wait());
@@ -410,8 +414,9 @@ impl Share {
     }
 
     /// Returns true when its files are used as another user than the server's.
-    pub(crate) const fn runs_as_others(&self) -> bool {
-        !matches!(self.run_as, RunAs::Server)
+    pub(crate) fn runs_as_others(&self) -> bool {
+        let of_guests = self.guest.as_ref().map(|guest| &guest.run_as);
+        !matches!((&self.run_as, of_guests), (RunAs::Server, None | Some(RunAs::Server)))
     }
 
     /// True when access to the share depends on the host's users.
@@ -611,6 +616,11 @@ mod tests {
         let one = take(&shares).unwrap();
         let later = Shares::following(vec![share()], &shares);
         let two = take(&later).unwrap();
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Share>> {
+        self.by_name.values()
+    }
+
         assert!(take(&later).is_none() && take(&shares).is_none());
         drop(one);
         let three = take(&later).unwrap();

@@ -15,6 +15,7 @@ mod elsewhere;
 mod empty;
 mod farewells;
 mod files;
+mod guests;
 mod host_locks;
 mod hung;
 mod limits;

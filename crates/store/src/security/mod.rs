@@ -69,6 +69,12 @@ impl Token {
         Self::new(Sid::ANONYMOUS, Sid::ANONYMOUS, [Sid::EVERYONE], Privileges::EMPTY)
     }
 
+    /// Makes the token of a guest, who has no account.
+    pub fn guest() -> Self {
+        let groups = [Sid::EVERYONE, Sid::NETWORK, Sid::GUESTS];
+        Self::new(Sid::ANONYMOUS, Sid::ANONYMOUS, groups, Privileges::EMPTY)
+    }
+
     /// The groups of every user who has logged on over the network.
     pub const WELL_KNOWN: [Sid; 3] = [Sid::EVERYONE, Sid::NETWORK, Sid::AUTHENTICATED_USERS];
 

@@ -201,7 +201,11 @@ impl Confined {
             ));
         }
         if needs.acts_as_users && !kept.acts_as_users {
-            let key = if share.force_user.is_some() { "force_user" } else { "run_as = \"user\"" };
+            let key = match (&share.force_user, &share.guest) {
+                (Some(_), _) => "force_user",
+                (None, Some(_)) => "guest",
+                (None, None) => "run_as = \"user\"",
+            };
             return Some(format!("{key} needs privileges that frevo gave up when it started"));
         }
         if needs.sets_privileged_attributes && !kept.sets_privileged_attributes {

@@ -79,7 +79,9 @@ impl Needs {
         let is_read_only = share.read_only && share.write_list.is_empty();
         if is_read_only { &mut self.read } else { &mut self.written }.push(folder);
         self.read.extend(share.snapshot_folder().map(|folder| real(&folder)));
-        self.acts_as_users |= share.run_as == Some(RunAsChoice::User) || share.force_user.is_some();
+        self.acts_as_users |= share.run_as == Some(RunAsChoice::User)
+            || share.force_user.is_some()
+            || share.guest.is_some();
         self.sets_privileged_attributes |= !is_read_only
             && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off));
     }

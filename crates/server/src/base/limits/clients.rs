@@ -45,6 +45,9 @@ pub const CONNECTIONS_PER_ADDRESS: usize = 16_384;
 /// service, may use one account. All of them together take some 10 MiB.
 pub const SESSIONS_PER_USER: usize = 4_096;
 
+/// Sessions of guests. Those of one address have at most three quarters of them: see `Uses::take`.
+pub const GUEST_SESSIONS: usize = 64;
+
 /// Sessions from one client network.
 pub const SESSIONS_PER_ADDRESS: usize = 16_384;
 

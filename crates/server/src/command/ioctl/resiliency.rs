@@ -30,6 +30,10 @@ pub(super) fn handle(call: &Call<'_>) -> Answer {
     call.data_file()?;
     let (open, session) = (call.open()?, rq.session()?);
     let identity = session.identity().ok_or(Status::USER_SESSION_DELETED)?;
+    if identity.is_guest {
+        // Nothing of a guest outlives its connection.
+        return Err(Status::ACCESS_DENIED.into());
+    }
     let is_new = open.survival().is_none();
     let survival = open.survival_or(&rq.server().durables, || {
         let asked = Asked {

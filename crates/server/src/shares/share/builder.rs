@@ -6,6 +6,7 @@ use super::{Compress, MAX_OFFSET, RecycleBin, RunAs, Share, UserFolders};
 use crate::access::access_rules::Rules;
 use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
+use crate::shares::guests::GuestAccess;
 use crate::shares::time_machine::Limit;
 
 /// Writes a method for each option that is on or off.
@@ -89,6 +90,12 @@ impl Share {
     }
 
     /// Sets the user of the host as which files are used: the server's user unless set.
+    /// Sets the rights of clients without an account. None: there are no guests.
+    #[must_use]
+    pub fn guest(self, guest: impl Into<Option<GuestAccess>>) -> Self {
+        Self { guest: guest.into(), ..self }
+    }
+
     #[must_use]
     pub fn run_as(self, run_as: RunAs) -> Self {
         Self { run_as, ..self }
