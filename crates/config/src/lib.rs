@@ -45,6 +45,7 @@ mod storage_qos;
 mod tests;
 mod traces;
 mod values;
+mod worm;
 
 pub use audit::AuditSection;
 pub use cluster::ClusterSection;
@@ -77,3 +78,4 @@ pub use values::{
     SigningAlgorithmName, SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice,
     StreamsChoice, UnknownUsersChoice,
 };
+pub use worm::{LongTime, WormSection};

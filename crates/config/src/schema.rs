@@ -34,6 +34,7 @@ use super::values::{
     AccountListingChoice, CipherName, ConfinementChoice, DialectName, DiscoveryChoice,
     EncryptionChoice, LogFormat, SigningAlgorithmName, SigningChoice, UnknownUsersChoice,
 };
+use super::worm::WormSection;
 
 /// A whole file. What it leaves out is `None` or empty, so that flags can stand
 /// in for it before the defaults do.
@@ -138,9 +139,9 @@ pub struct ServerSection {
     pub require_mic: Option<bool>,
     /// A session may authenticate anew without an account.
     pub anonymous: Option<bool>,
-    /// Users and groups that administer the server.
     /// The answer to a client whose name no account has.
     pub unknown_users: Option<UnknownUsersChoice>,
+    /// Users and groups that administer the server.
     pub administrators: Option<Spanned<Vec<Who>>>,
     /// False takes the rights of administrators from Domain Admins.
     pub domain_admins: Option<bool>,
@@ -296,8 +297,8 @@ impl Config {
         faults.extend(idmaps.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
         let interfaces = InterfaceSection::faults(&self.interfaces);
         faults.extend(interfaces.into_iter().map(|(span, what)| Fault::at(text, &span, what)));
-        faults.extend(self.contradictions());
         faults.extend(self.fault_of_guests());
+        faults.extend(self.contradictions());
         faults.extend(self.limits.faults(text));
         faults.extend(self.faults_of_cluster(text));
         faults
@@ -422,6 +423,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[share.snapshots]", keys_of::<KeptSnapshots>()),
+        ("[share.worm]", keys_of::<WormSection>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[site]]", keys_of::<SiteSection>()),

@@ -19,6 +19,7 @@ use super::values::{
     AuditedOperation, CompressChoice, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size,
     StreamsChoice,
 };
+use super::worm::WormSection;
 
 /// The part of a path, or the name of a share, that stands for the user.
 pub const USER: &str = "{user}";
@@ -58,13 +59,13 @@ pub struct ShareSection {
     /// The user of the host as which files are used, for every account.
     #[serde(default)]
     pub force_user: Option<Spanned<String>>,
-    /// The primary group of all users.
     /// The user of the host as which clients without an account use files; none: there are no guests.
     #[serde(default)]
     pub guest: Option<Spanned<String>>,
     /// True if guests may write.
     #[serde(default)]
     pub guest_write: bool,
+    /// The primary group of all users.
     #[serde(default)]
     pub force_group: Option<Spanned<String>>,
     /// Users that may connect; empty: every user.
@@ -200,6 +201,9 @@ pub struct ShareSection {
     /// Deleted files go to a recycle bin.
     #[serde(default, deserialize_with = "recycle::deserialize")]
     pub recycle: Option<RecycleSection>,
+    /// Files do not change any more once they stayed unchanged for a time.
+    #[serde(default)]
+    pub worm: Option<WormSection>,
     /// The time for which deleted files are kept, in a recycle bin and in snapshots.
     #[serde(default)]
     pub keep_deleted: Option<KeptDays>,
@@ -340,12 +344,12 @@ impl ShareSection {
             hide_unreadable: false,
             run_as: None,
             force_user: None,
+            guest: None,
+            guest_write: false,
             force_group: None,
             allow: Vec::new(),
             deny: Vec::new(),
             read_list: Vec::new(),
-            guest: None,
-            guest_write: false,
             write_list: Vec::new(),
             hosts_allow: Vec::new(),
             hosts_deny: Vec::new(),
@@ -388,6 +392,7 @@ impl ShareSection {
             audit: None,
             max_connections: None,
             recycle: None,
+            worm: None,
             keep_deleted: None,
             cluster: false,
             group: None,
@@ -414,6 +419,7 @@ impl ShareSection {
             faults.extend(share.own_faults(text));
         }
         faults.extend(shares.iter().filter_map(|share| share.fault_of_users(text)));
+        faults.extend(Self::faults_of_worm(shares, text));
         faults
     }
 
@@ -439,13 +445,13 @@ impl ShareSection {
         if let Some(fault) = self.fault_of_mapped(text) {
             faults.push(fault);
         }
+        faults.extend(self.fault_of_guests(text));
         if let Some(what) = self.snapshots_fault() {
             faults.push(Fault::at(text, &self.name.span(), what));
         }
         if name.as_str() == USER && self.user_part().is_none() {
             let what = "a share that is called {user} needs {user} in its path";
             faults.push(Fault::at(text, &self.path.span(), what));
-        faults.extend(self.fault_of_guests(text));
         }
         if self.continuous && self.user_part().is_some() {
             let what = "continuous and {user} in the path cannot be used together";

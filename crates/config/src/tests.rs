@@ -213,6 +213,11 @@ pub(super) const EVERY_KEY: &str = r#"
         guest = "nobody"
         guest_write = true
 
+        [[share]]
+        name = "archive"
+        path = "/srv/archive"
+        worm = { after = "10 minutes", retain = "7 years" }
+
         [[namespace]]
         name = "files"
         comment = "All files"

@@ -70,6 +70,11 @@ pub(crate) struct Extra {
     pub(crate) is_directory_link: bool,
 }
 
+/// Returns the time of the last change by the host's own record.
+pub(crate) fn host_change(stx: &Statx) -> FileTime {
+    time(&stx.stx_ctime)
+}
+
 pub(crate) fn stat_of(stx: &Statx, extra: &Extra) -> Stat {
     let key = key_of(stx);
     let kind = kind_of(stx);

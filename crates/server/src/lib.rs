@@ -168,6 +168,7 @@ pub mod share {
     pub use crate::shares::share::{
         Compress, RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders,
     };
+    pub use crate::shares::write_once::WriteOnce;
 }
 
 #[doc(inline)]

@@ -57,8 +57,8 @@ use crate::observe::{HostPlaces, Observation, Observer};
 use crate::snapshot::Moment;
 
 pub use change::{
-    Allocated, BasicChange, DiskExtent, DiskExtents, EaChange, ExtentCopy, HostLock, ObjectId,
-    ObjectIdChange,
+    Allocated, BasicChange, Commitment, DiskExtent, DiskExtents, EaChange, ExtentCopy, HostLock,
+    ObjectId, ObjectIdChange,
 };
 pub use directory::Directory;
 pub use fault::{Fault, VfsResult};

@@ -62,6 +62,7 @@ from .peers import (  # noqa: F401
     upgrade,
     witness,
     witness_figures,
+    worm,
     xfstests,
 )
 from .servers import newer_samba

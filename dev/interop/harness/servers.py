@@ -179,6 +179,11 @@ PROFILES = {
             "inbox=guest ok = yes\nread only = no",
         ],
     ),
+    # Files of the share archive are written once.
+    "worm": (
+        [*OFFERED, "-m", 'archive=worm = { after = "3 seconds" }'],
+        [*AS_ROOT, "-M", "archive=vfs objects = worm\nworm:grace_period = 3\nread only = no\nforce user = root"],
+    ),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),

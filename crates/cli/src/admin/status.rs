@@ -390,7 +390,12 @@ fn shares(rows: &[Value]) -> Table {
         ("COMMENT", Left),
     ]);
     for row in rows {
-        let options = [("read_only", "read-only"), ("encrypt", "encrypted"), ("hidden", "hidden")];
+        let options = [
+            ("read_only", "read-only"),
+            ("write_once", "write once"),
+            ("encrypt", "encrypted"),
+            ("hidden", "hidden"),
+        ];
         let options = options.iter().filter(|(field, _)| row[*field] == true);
         let options: Vec<&str> = options.map(|(_, name)| *name).collect();
         table.row(&[
@@ -497,13 +502,13 @@ mod tests {
         add_health(&mut shares, &health);
         let lines = super::shares(shares["rows"].as_array().unwrap()).lines();
         assert!(lines[0].contains("FREE") && lines[1].contains("5.0 MB"), "{lines:?}");
+        shares["rows"][0]["guests"] = json!("read");
+        assert_eq!(of_guests(&shares), "share a: guests may read\n");
         assert_eq!(unhealthy(&shares), "share b: the folder was removed\n");
     }
 
     #[test]
     fn only_sessions_with_several_channels_list_them() {
-        shares["rows"][0]["guests"] = json!("read");
-        assert_eq!(of_guests(&shares), "share a: guests may read\n");
         let channel = |port: u16, received: u64| {
             json!({"address": format!("192.0.2.9:{port}"), "server_address": "192.0.2.1:445",
                    "operations": 7, "received": received, "sent": 0})

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_config::{AuditedOperation, CompressChoice, RecycleSection, ShareSection, Who};
+use frevo_config::{
+    AuditedOperation, CompressChoice, LongTime, RecycleSection, ShareSection, Who, WormSection,
+};
 use frevo_server::Share;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::audit::Operations;
-use frevo_server::share::{Compress, RecycleBin};
+use frevo_server::share::{Compress, RecycleBin, WriteOnce};
 use frevo_server::share_access::AccessList;
 use frevo_store::Vfs;
 use frevo_wire::fscc::Pattern;
@@ -27,9 +29,10 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .hide_unreadable(section.hide_unreadable)
         .run_as(identities.run_as)
         .force_group(identities.force_group)
+        .guest(identities.guest)
+        .write_once(section.worm.map(write_once))
         .host_path(section.path.get_ref().to_str())
         .rules(rules(section))
-        .guest(identities.guest)
         .posix(section.posix)
         .case_sensitive(section.case_sensitive)
         .time_machine(section.time_machine)
@@ -75,6 +78,11 @@ fn rules(section: &ShareSection) -> Rules {
 /// Returns the names of a list.
 pub(super) fn names(listed: &[Who]) -> Names {
     Names::of(listed.iter().map(Who::as_str))
+}
+
+/// Returns the times after which files do not change any more.
+fn write_once(section: WormSection) -> WriteOnce {
+    WriteOnce::new(section.after.duration(), section.retain.map(LongTime::duration))
 }
 
 /// Returns the recycle bin.

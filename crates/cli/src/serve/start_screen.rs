@@ -76,6 +76,9 @@ impl Screen<'_> {
             let unc = format!("\\\\{}\\{}", self.settings.server_name, share.name());
             let mut facts =
                 vec![String::from(if share.is_read_only() { "read-only" } else { "read-write" })];
+            if share.is_write_once() {
+                facts.push(String::from("write once"));
+            }
             if index == 0 {
                 facts.extend(self.facts());
             }
@@ -85,9 +88,6 @@ impl Screen<'_> {
         }
     }
 
-    fn facts(&self) -> [String; 3] {
-        let (low, high) = (self.settings.min_dialect, self.settings.max_dialect);
-        let dialects = if low == high {
     /// A line for each share that lets clients in without an account.
     fn guests_lines(&self, out: &mut String) {
         for (share, _) in self.shares.iter().filter(|(share, _)| share.guest_access().is_some()) {
@@ -97,6 +97,9 @@ impl Screen<'_> {
         }
     }
 
+    fn facts(&self) -> [String; 3] {
+        let (low, high) = (self.settings.min_dialect, self.settings.max_dialect);
+        let dialects = if low == high {
             format!("SMB {}", dialect(high))
         } else {
             format!("SMB {} to {}", dialect(low), dialect(high))
@@ -262,9 +265,6 @@ mod tests {
     }
 
     #[test]
-    fn another_port_is_told_to_each_client() {
-        let text = screen(&share("My Photos"), "[2001:db8::1]:4450", |settings| {
-    #[test]
     fn shares_for_guests_are_told() {
         use frevo_server::share::{GuestAccess, RunAs};
         let open = |writes| share("scans").guest(GuestAccess { run_as: RunAs::Server, writes });
@@ -275,6 +275,9 @@ mod tests {
         assert!(!text(&open(true).encrypt(true)).contains("guests"));
     }
 
+    #[test]
+    fn another_port_is_told_to_each_client() {
+        let text = screen(&share("My Photos"), "[2001:db8::1]:4450", |settings| {
             settings.encryption = Encryption::Offered;
             settings.min_dialect = frevo_proto::Dialect::SMB_3_1_1;
         });

@@ -4,6 +4,7 @@ mod object_id;
 mod reparse;
 mod set_times;
 mod sync;
+mod write_once;
 
 use std::any::Any;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -11,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess, HostLock,
-    Kind, Node, ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat, VfsResult,
-    VolumeSpace, links,
+    Allocated, BasicChange, Commitment, Directory, DiskExtents, EaChange, ExtentCopy, HostAccess,
+    HostLock, Kind, Node, ObjectId, ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat,
+    VfsResult, VolumeSpace, links,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
@@ -292,6 +293,30 @@ impl Node for PosixNode {
             return Err(Fault::ReadOnly);
         }
         Ok(())
+    }
+
+    fn commitment(&self) -> VfsResult<Commitment> {
+        match self.successor() {
+            Some(now) => now.commitment(),
+            None => self.kept_commitment(),
+        }
+    }
+
+    fn commit(&self, at: FileTime) -> VfsResult<()> {
+        self.mark_altered();
+        self.share.writable()?;
+        match self.successor() {
+            Some(now) => now.commit(at),
+            None => self.keep_commitment(at),
+        }
+    }
+
+    fn release(&self) -> VfsResult<()> {
+        self.share.writable()?;
+        match self.successor() {
+            Some(now) => now.release(),
+            None => self.release_commitment(),
+        }
     }
 
     fn is_hidden_by_name(&self) -> bool {

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, EaChange, HostAccess, Node, ObjectId, ObjectIdChange,
-    OpenHow, Security, SecurityChange, StreamStat, VfsResult, VolumeSpace,
+    Allocated, BasicChange, Commitment, Directory, EaChange, HostAccess, Node, ObjectId,
+    ObjectIdChange, OpenHow, Security, SecurityChange, StreamStat, VfsResult, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, Stat};
 use frevo_wire::dtyp::FileTime;
@@ -133,6 +133,18 @@ impl Node for StreamNode {
 
     fn takes_changes(&self) -> VfsResult<()> {
         self.file.takes_changes()
+    }
+
+    fn commitment(&self) -> VfsResult<Commitment> {
+        self.file.commitment()
+    }
+
+    fn commit(&self, at: FileTime) -> VfsResult<()> {
+        self.file.commit(at)
+    }
+
+    fn release(&self) -> VfsResult<()> {
+        self.file.release()
     }
 
     fn stat(&self) -> VfsResult<Stat> {

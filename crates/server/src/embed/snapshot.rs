@@ -225,6 +225,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         read_only: share.read_only && matches!(share.target, Target::Disk(_)),
         encrypt: share.encrypt,
         hidden: share.hidden,
+        write_once: share.write_once.is_some(),
         guests: share.guest_access().map(|_| match share.lets_guests_write() {
             true => "write",
             false => "read",
@@ -303,8 +304,8 @@ impl Collector<'_> {
             }
             SessionStatus {
                 user: user.to_owned(),
-                domain: identity.as_ref().map_or_else(String::new, |id| id.domain.clone()),
                 guest: identity.as_ref().is_some_and(|identity| identity.is_guest),
+                domain: identity.as_ref().map_or_else(String::new, |id| id.domain.clone()),
                 sid: identity.as_ref().and_then(|id| id.domain_sid()).map(ToString::to_string),
                 client: identity.as_ref().map_or_else(String::new, |id| id.workstation.clone()),
                 shares: names.collect(),

@@ -314,6 +314,8 @@ pub struct ShareStatus {
     pub encrypt: bool,
     /// True when it is left out of listings.
     pub hidden: bool,
+    /// True if files do not change any more once they stayed unchanged for a time.
+    pub write_once: bool,
     /// `read` or `write`: the rights of clients without an account. None where the share lets no guest
     /// in.
     pub guests: Option<&'static str>,

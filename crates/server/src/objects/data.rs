@@ -250,6 +250,7 @@ pub(crate) async fn write(
     caching: Caching,
     permits: impl AsyncFnOnce() -> Result<CallPermits, Status>,
 ) -> Result<(), Status> {
+    file.node.takes_data().map_err(Fault::status)?;
     match road(file, caching) {
         Some(io) if impersonation::actor_of(&*file.node).is_some() => {
             write_acting(file, &io, offset, data).await

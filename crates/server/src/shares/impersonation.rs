@@ -17,10 +17,10 @@ use std::sync::Arc;
 use frevo_net::file_io::Gate;
 use frevo_store::snapshot::Moment;
 use frevo_store::vfs::{
-    Allocated, BasicChange, Directory, DiskExtents, EaChange, Existence, ExtentCopy, HostAccess,
-    HostLock, Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits, QuotaState,
-    Replacement, Security, SecurityChange, Space, StreamStat, UserQuota, Vfs, VfsResult, Volume,
-    VolumeSpace,
+    Allocated, BasicChange, Commitment, Directory, DiskExtents, EaChange, Existence, ExtentCopy,
+    HostAccess, HostLock, Node, ObjectId, ObjectIdChange, OpenHow, Opened, Parent, QuotaLimits,
+    QuotaState, Replacement, Security, SecurityChange, Space, StreamStat, UserQuota, Vfs,
+    VfsResult, Volume, VolumeSpace,
 };
 use frevo_store::{Fault, FileKey, HostPlaces, Name, Observation, Observer, Stat};
 use frevo_wire::Status;
@@ -371,6 +371,29 @@ impl Node for ActingNode {
     fn takes_changes(&self) -> VfsResult<()> {
         let _acting = self.whom.act()?;
         self.inner.takes_changes()
+    }
+
+    fn takes_data(&self) -> VfsResult<()> {
+        let _acting = self.whom.act()?;
+        self.inner.takes_data()
+    }
+
+    fn commitment(&self) -> VfsResult<Commitment> {
+        let _acting = self.whom.act()?;
+        self.inner.commitment()
+    }
+
+    /// Users may not be able to commit a file, which is no act of theirs.
+    fn commit(&self, at: FileTime) -> VfsResult<()> {
+        self.whom.check_gate()?;
+        let _server = host::as_server();
+        self.inner.commit(at)
+    }
+
+    fn release(&self) -> VfsResult<()> {
+        self.whom.check_gate()?;
+        let _server = host::as_server();
+        self.inner.release()
     }
 
     fn birth(&self) -> Option<FileTime> {

@@ -31,3 +31,4 @@ pub(crate) mod target_servers;
 pub(crate) mod time_machine;
 pub(crate) mod user_folders;
 pub(crate) mod visibility;
+pub(crate) mod write_once;

@@ -29,6 +29,7 @@ use crate::shares::life::Life;
 use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
 use crate::shares::recycle::RecyclingVfs;
 use crate::shares::time_machine::Limit;
+use crate::shares::write_once::{WriteOnce, WriteOnceVfs};
 
 use slowness::Slowness;
 
@@ -182,9 +183,11 @@ pub struct Share {
     pub(crate) namespace: Option<Arc<Published>>,
     /// True for a share that serves a snapshot of another one, and is not in the configuration.
     pub(crate) is_exposed: bool,
-}
     /// The rights of guests; see [`Self::guest_access`].
     pub(crate) guest: Option<GuestAccess>,
+    /// The times after which files do not change any more; none: they always do.
+    pub(crate) write_once: Option<Arc<WriteOnce>>,
+}
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -295,10 +298,11 @@ impl Share {
             id_map: Arc::default(),
             namespace: None,
             is_exposed: false,
+            guest: None,
+            write_once: None,
         }
     }
 
-            guest: None,
     /// The blocking pool for a request of now; none where it runs on the core.
     pub(crate) fn pool(&self) -> Option<&Arc<BlockingPool>> {
         let may_wait = || self.slowness.may_wait() || self.vfs().is_some_and(|vfs| vfs.may_wait());
@@ -364,7 +368,7 @@ impl Share {
         epoch: Epoch,
     ) -> Option<Arc<Self>> {
         let Target::Disk(files) = &self.target else { return Some(self) };
-        let vfs = &self.linked(files);
+        let vfs = &self.written_once(self.linked(files));
         let recycling = |owner| match &self.recycle {
             Some(bin) => {
                 let (vfs, bin) = (Arc::clone(vfs), Arc::clone(bin));
@@ -378,7 +382,7 @@ impl Share {
             RunAs::Server if users.acts_lazily() || gate.is_some() => {
                 impersonation::for_server(recycling(None), gate)
             }
-            RunAs::Server if self.recycle.is_some() || self.namespace.is_some() => recycling(None),
+            RunAs::Server if self.is_wrapped() => recycling(None),
             RunAs::Server => return Some(self),
             RunAs::User => {
                 let actor = users.actor(account, host?, self.force_group)?;
@@ -391,6 +395,21 @@ impl Share {
             }
         };
         Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
+    }
+
+    /// True if a tree connect has other files than the folder's own.
+    fn is_wrapped(&self) -> bool {
+        self.recycle.is_some() || self.namespace.is_some() || self.write_once.is_some()
+    }
+
+    /// The files, of which committed ones do not change. Those of a snapshot do not change anyway.
+    fn written_once(&self, files: Arc<dyn Vfs>) -> Arc<dyn Vfs> {
+        match &self.write_once {
+            Some(rules) if !self.is_exposed => {
+                Arc::new(WriteOnceVfs::new(files, Arc::clone(rules)))
+            }
+            _ => files,
+        }
     }
 
     /// The files with the links of the share's namespace, if it has one.
@@ -458,6 +477,11 @@ impl Share {
     /// True for a share that nobody may write to, but for the `write_list` of its rules.
     pub const fn is_read_only(&self) -> bool {
         self.read_only
+    }
+
+    /// True for a share whose files do not change any more once they stayed unchanged for a time.
+    pub const fn is_write_once(&self) -> bool {
+        self.write_once.is_some()
     }
 
     /// The file system. None for IPC$, which has pipes.
@@ -592,6 +616,11 @@ impl Shares {
         Self::of(own.map(|share| Share::clone(share)).chain(serving))
     }
 
+    /// All of them, in no order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Share>> {
+        self.by_name.values()
+    }
+
     /// All of them, by name.
     pub fn sorted(&self) -> Vec<Arc<Share>> {
         let mut all: Vec<_> = self.by_name.values().cloned().collect();
@@ -616,11 +645,6 @@ mod tests {
         let one = take(&shares).unwrap();
         let later = Shares::following(vec![share()], &shares);
         let two = take(&later).unwrap();
-    /// All of them, in no order.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Share>> {
-        self.by_name.values()
-    }
-
         assert!(take(&later).is_none() && take(&shares).is_none());
         drop(one);
         let three = take(&later).unwrap();

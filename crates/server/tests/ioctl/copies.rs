@@ -29,7 +29,7 @@ const LIMITS: CopyResponse = CopyResponse {
 const NOTHING: CopyResponse =
     CopyResponse { chunks_written: 0, chunk_bytes_written: 0, total_bytes_written: 0 };
 
-fn chunk(source_offset: u64, target_offset: u64, length: u32) -> Chunk {
+pub(super) fn chunk(source_offset: u64, target_offset: u64, length: u32) -> Chunk {
     Chunk { source_offset, target_offset, length }
 }
 
@@ -39,7 +39,7 @@ fn input(source_key: ResumeKey, chunks: &[Chunk]) -> Vec<u8> {
     bytes
 }
 
-async fn key(peer: &mut Peer, mount: &Mount, file: FileId) -> ResumeKey {
+pub(super) async fn key(peer: &mut Peer, mount: &Mount, file: FileId) -> ResumeKey {
     let reply = ask(peer, mount, CtlCode::SRV_REQUEST_RESUME_KEY, file, &[], 32).await;
     let bytes = output(reply.ok());
     assert_eq!(bytes.len(), 32);
@@ -58,7 +58,7 @@ fn pattern() -> Vec<u8> {
     (0..1_u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-async fn copy(
+pub(super) async fn copy(
     peer: &mut Peer,
     mount: &Mount,
     target: FileId,

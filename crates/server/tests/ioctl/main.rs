@@ -27,3 +27,4 @@ mod rights;
 mod samba_links;
 mod snapshots;
 mod storage_qos;
+mod write_once;

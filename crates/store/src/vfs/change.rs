@@ -27,6 +27,16 @@ pub struct BasicChange {
     pub gid: Option<u32>,
 }
 
+/// The facts by which a file that is written once is committed: from then on nobody changes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commitment {
+    /// The time of the last change of the file, its attributes or its names, by the host's own record, which
+    /// no client sets.
+    pub unchanged_since: FileTime,
+    /// The time of the commitment, if one is stored.
+    pub committed: Option<FileTime>,
+}
+
 /// A change of one extended attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EaChange<'a> {

@@ -10,7 +10,8 @@ use core::fmt;
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 
 use super::change::{
-    Allocated, BasicChange, DiskExtents, EaChange, ExtentCopy, HostLock, ObjectId, ObjectIdChange,
+    Allocated, BasicChange, Commitment, DiskExtents, EaChange, ExtentCopy, HostLock, ObjectId,
+    ObjectIdChange,
 };
 use super::directory::Directory;
 use super::fault::{Fault, VfsResult};
@@ -55,6 +56,28 @@ pub trait Node: Any + Send + Sync + fmt::Debug {
     /// read-only at any time, and does so after an error of the disk.
     fn takes_changes(&self) -> VfsResult<()> {
         Ok(())
+    }
+
+    /// Fails with [`Fault::AccessDenied`] if the data may not be changed any more, because the file is
+    /// committed. It is asked before data is moved through [`Self::descriptor`].
+    fn takes_data(&self) -> VfsResult<()> {
+        Ok(())
+    }
+
+    /// Returns the facts by which a file that is written once is committed.
+    fn commitment(&self) -> VfsResult<Commitment> {
+        Err(Fault::NotSupported)
+    }
+
+    /// Stores that the file is committed since `at`, and has the host refuse changes if it can.
+    fn commit(&self, at: FileTime) -> VfsResult<()> {
+        let _ = at;
+        Err(Fault::NotSupported)
+    }
+
+    /// Has the host allow the removal of a committed file.
+    fn release(&self) -> VfsResult<()> {
+        Err(Fault::NotSupported)
     }
 
     /// True if the object is HIDDEN because of its name alone: see [`Stat::attributes`].

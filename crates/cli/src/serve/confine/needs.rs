@@ -26,6 +26,8 @@ pub(super) struct Needs {
     pub(super) read_once: Vec<PathBuf>,
     /// Files are used as other users.
     pub(super) acts_as_users: bool,
+    /// Some share's files are written once: the immutable flag is set (CAP_LINUX_IMMUTABLE).
+    pub(super) commits_files: bool,
     /// RDMA devices are used.
     pub(super) uses_rdma: bool,
     /// UDP sockets of QUIC are used.
@@ -82,6 +84,7 @@ impl Needs {
         self.acts_as_users |= share.run_as == Some(RunAsChoice::User)
             || share.force_user.is_some()
             || share.guest.is_some();
+        self.commits_files |= share.worm.is_some();
         self.sets_privileged_attributes |= !is_read_only
             && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off));
     }

@@ -79,6 +79,9 @@ pub(super) fn capabilities_for(needs: &Needs) -> CapabilitySet {
     if needs.acts_as_users {
         kept |= USERS;
     }
+    if needs.commits_files {
+        kept |= CapabilitySet::LINUX_IMMUTABLE;
+    }
     if needs.uses_rdma {
         kept |= CapabilitySet::NET_BIND_SERVICE;
     }

@@ -288,6 +288,7 @@ async fn attempt(
     // Copies in the page cache use a processor all the time.
     let permits =
         if file_io::stays() { None } else { Some(Box::pin(call.rq.call_permits()).await?) };
+    node.takes_data().map_err(Fault::status)?;
     let gate = call.rq.tree()?.gate();
     let copied = into.run_blocking(move |into| {
         let _permits = permits;

@@ -110,6 +110,14 @@ impl Node for AfpInfoNode {
         self.0.birth()
     }
 
+    fn takes_changes(&self) -> VfsResult<()> {
+        self.0.takes_changes()
+    }
+
+    fn takes_data(&self) -> VfsResult<()> {
+        self.0.takes_data()
+    }
+
     /// macOS: from any offset within it a record is read from its beginning.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> VfsResult<usize> {
         if offset > Record::SIZE as u64 {

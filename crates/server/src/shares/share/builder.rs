@@ -8,6 +8,7 @@ use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
 use crate::shares::guests::GuestAccess;
 use crate::shares::time_machine::Limit;
+use crate::shares::write_once::WriteOnce;
 
 /// Writes a method for each option that is on or off.
 macro_rules! switches {
@@ -89,13 +90,19 @@ impl Share {
         Self { rules, ..self }
     }
 
-    /// Sets the user of the host as which files are used: the server's user unless set.
+    /// Sets the times after which files do not change any more. None: they always do.
+    #[must_use]
+    pub fn write_once(self, rules: impl Into<Option<WriteOnce>>) -> Self {
+        Self { write_once: rules.into().map(Arc::new), ..self }
+    }
+
     /// Sets the rights of clients without an account. None: there are no guests.
     #[must_use]
     pub fn guest(self, guest: impl Into<Option<GuestAccess>>) -> Self {
         Self { guest: guest.into(), ..self }
     }
 
+    /// Sets the user of the host as which files are used: the server's user unless set.
     #[must_use]
     pub fn run_as(self, run_as: RunAs) -> Self {
         Self { run_as, ..self }
