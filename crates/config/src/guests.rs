@@ -1,34 +1,32 @@
 //! The keys of shares that clients may use without an account.
 
+use std::ops::Range;
+
+use toml::Spanned;
+
 use super::fault::Fault;
-use super::schema::Config;
-use super::share::ShareSection;
+use super::names::ShareName;
 use super::values::{EncryptionChoice, UnknownUsersChoice};
 
-impl ShareSection {
-    /// The key of the share that cannot stand beside `guest`.
-    fn against_guests(&self) -> Option<&'static str> {
-        let keys = [
-            ("encrypt", self.encrypt),
-            ("allow", !self.allow.is_empty()),
-            ("deny", !self.deny.is_empty()),
-            ("read_list", !self.read_list.is_empty()),
-            ("write_list", !self.write_list.is_empty()),
-            ("access_list", self.access_list.is_some()),
-            ("time_machine", self.time_machine),
-            ("continuous", self.continuous),
-            ("{user} in the path", self.user_part().is_some()),
-        ];
-        keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key)
-    }
+/// The keys of a share that guests depend on.
+pub(super) struct GuestKeys<'a> {
+    /// The place of the share's name.
+    pub(super) at: Range<usize>,
+    pub(super) guest: Option<&'a Spanned<String>>,
+    pub(super) writes: bool,
+    pub(super) read_only: bool,
+    /// A key of the share that cannot stand beside `guest`.
+    pub(super) against: Option<&'static str>,
+}
 
-    /// The fault of the keys for guests.
-    pub(super) fn fault_of_guests(&self, text: &str) -> Option<Fault> {
-        let Some(guest) = &self.guest else {
+impl GuestKeys<'_> {
+    /// The fault of the keys.
+    pub(super) fn fault(&self, text: &str) -> Option<Fault> {
+        let Some(guest) = self.guest else {
             let what = "guest_write needs guest: the user of the host as which guests use files";
-            return self.guest_write.then(|| Fault::at(text, &self.name.span(), what));
+            return self.writes.then(|| Fault::at(text, &self.at, what));
         };
-        if let Some(key) = self.against_guests() {
+        if let Some(key) = self.against {
             let what = format!("guest and {key} cannot be used together");
             let hint = "let guests into a share of its own, without rules for users and without a \
                         demand of encryption";
@@ -37,7 +35,7 @@ impl ShareSection {
         let why = match guest.get_ref().as_str() {
             "" => "guest must name a user of the host, such as \"nobody\"",
             "root" => "guest must not be root",
-            _ if self.guest_write && self.read_only => {
+            _ if self.writes && self.read_only => {
                 "guest_write has no effect, because read_only is true; remove one of the two keys"
             }
             _ => return None,
@@ -46,27 +44,27 @@ impl ShareSection {
     }
 }
 
-impl Config {
-    /// The fault of a demand of encryption, which guests cannot meet, or of guests that no share lets in.
-    pub(super) fn fault_of_guests(&self) -> Option<Fault> {
-        let open = self.shares.iter().find(|share| share.guest.is_some());
-        let encryption = self.server.encryption.unwrap_or(EncryptionChoice::Required);
-        match open {
-            Some(share) if encryption == EncryptionChoice::Required => {
-                let name = share.name.get_ref();
-                let what = format!(
-                    "share {name} has guest, but the server demands encryption, and guests have no key"
-                );
-                let hint = "set encryption = \"offered\" in [server], and encrypt = true in each share \
-                            that is not for guests";
-                Some(Fault::new(what).hint(hint))
-            }
-            None if self.server.unknown_users == Some(UnknownUsersChoice::Guest) => {
-                let what = "unknown_users = \"guest\" has no effect, because no share has guest";
-                Some(Fault::new(what.to_owned()).hint("remove the key"))
-            }
-            _ => None,
+/// The fault of a demand of encryption, which guests cannot meet, or of guests that no share lets in. `open`
+/// is a share that lets guests in.
+pub(super) fn fault_of_server(
+    open: Option<&ShareName>,
+    encryption: Option<EncryptionChoice>,
+    unknown_users: Option<UnknownUsersChoice>,
+) -> Option<Fault> {
+    match open {
+        Some(name) if encryption.is_none_or(|choice| choice == EncryptionChoice::Required) => {
+            let what = format!(
+                "share {name} has guest, but the server demands encryption, and guests have no key"
+            );
+            let hint = "set encryption = \"offered\" in [server], and encrypt = true in each share that \
+                        is not for guests";
+            Some(Fault::new(what).hint(hint))
         }
+        None if unknown_users == Some(UnknownUsersChoice::Guest) => {
+            let what = "unknown_users = \"guest\" has no effect, because no share has guest";
+            Some(Fault::new(what.to_owned()).hint("remove the key"))
+        }
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use toml::Spanned;
 
 use super::cluster_words::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
+use super::guests::GuestKeys;
 use super::keep_deleted::KeptDays;
 use super::names::{ShareName, Who};
 use super::parsed;
@@ -241,6 +242,13 @@ const fn yes() -> bool {
     true
 }
 
+/// A share without these keys, and with the values given for the others.
+macro_rules! unset {
+    ($($key:ident)*; $($given:tt)*) => {
+        Self { $($key: Default::default(),)* $($given)* }
+    };
+}
+
 impl ShareSection {
     /// Returns the users and groups of domains in the lists of names.
     pub fn names_of_domains(&self) -> impl Iterator<Item = &Who> {
@@ -332,76 +340,22 @@ impl ShareSection {
 
     /// A share of a folder, with nothing special about it.
     pub fn new(name: ShareName, path: PathBuf) -> Self {
-        Self {
+        unset! {
+            comment read_only encrypt compress continuous hidden hide_unreadable run_as force_user
+            guest guest_write force_group allow deny read_list write_list hosts_allow hosts_deny
+            access_list case_sensitive file_mode directory_mode force_file_mode
+            force_directory_mode inherit_modes inherit_owner inherit_acls map_archive map_system
+            map_hidden dos_attributes hide_dot_files follow_symlinks samba_links snapshots
+            host_changes nt_acls streams time_machine time_machine_max_size max_file_size
+            late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
+            veto off_core posix_locks audit max_connections recycle worm keep_deleted cluster
+            group addresses fence weight beneath bins guarded;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
-            comment: String::new(),
-            read_only: false,
-            encrypt: false,
-            compress: None,
-            continuous: false,
-            hidden: false,
-            hide_unreadable: false,
-            run_as: None,
-            force_user: None,
-            guest: None,
-            guest_write: false,
-            force_group: None,
-            allow: Vec::new(),
-            deny: Vec::new(),
-            read_list: Vec::new(),
-            write_list: Vec::new(),
-            hosts_allow: Vec::new(),
-            hosts_deny: Vec::new(),
-            access_list: None,
-            case_sensitive: false,
-            file_mode: None,
-            directory_mode: None,
-            force_file_mode: None,
-            force_directory_mode: None,
-            inherit_modes: false,
-            inherit_owner: false,
-            inherit_acls: false,
-            map_archive: false,
-            map_system: false,
-            map_hidden: false,
-            dos_attributes: None,
-            hide_dot_files: None,
-            follow_symlinks: false,
-            samba_links: false,
-            snapshots: None,
-            host_changes: None,
             posix: true,
-            nt_acls: None,
-            streams: None,
-            time_machine: false,
-            time_machine_max_size: None,
             change_notify: true,
-            max_file_size: None,
-            late_write_times: false,
             cache_unbuffered: true,
-            inherited_as_set: false,
-            forward_slashes: false,
-            short_names: false,
-            list_ea_sizes: false,
-            hide_files: Vec::new(),
-            veto: Vec::new(),
-            off_core: None,
             level2_oplocks: true,
-            posix_locks: false,
-            audit: None,
-            max_connections: None,
-            recycle: None,
-            worm: None,
-            keep_deleted: None,
-            cluster: false,
-            group: None,
-            addresses: Vec::new(),
-            fence: None,
-            weight: None,
-            beneath: None,
-            bins: Vec::new(),
-            guarded: Vec::new(),
         }
     }
 
@@ -509,5 +463,64 @@ impl ShareSection {
             let fault = Fault::at(text, &group.span(), what);
             fault.hint("or set the folder's setgid bit: chmod g+s")
         })
+    }
+
+    /// The fault of the keys for guests.
+    fn fault_of_guests(&self, text: &str) -> Option<Fault> {
+        let keys = [
+            ("encrypt", self.encrypt),
+            ("allow", !self.allow.is_empty()),
+            ("deny", !self.deny.is_empty()),
+            ("read_list", !self.read_list.is_empty()),
+            ("write_list", !self.write_list.is_empty()),
+            ("access_list", self.access_list.is_some()),
+            ("time_machine", self.time_machine),
+            ("continuous", self.continuous),
+            ("{user} in the path", self.user_part().is_some()),
+        ];
+        let against = keys.into_iter().find(|(_, is_set)| *is_set).map(|(key, _)| key);
+        let keys = GuestKeys {
+            at: self.name.span(),
+            guest: self.guest.as_ref(),
+            writes: self.guest_write,
+            read_only: self.read_only,
+            against,
+        };
+        keys.fault(text)
+    }
+
+    /// The faults of shares whose files are written once.
+    fn faults_of_worm(shares: &[Self], text: &str) -> Vec<Fault> {
+        let worm = shares.iter().filter(|share| share.worm.is_some());
+        worm.filter_map(|share| share.fault_of_worm(shares, text)).collect()
+    }
+
+    fn fault_of_worm(&self, shares: &[Self], text: &str) -> Option<Fault> {
+        let at = |what: String| Fault::at(text, &self.name.span(), what);
+        let keys = [
+            ("recycle, or keep_deleted,", self.recycle.is_some()),
+            ("time_machine", self.time_machine),
+        ];
+        if let Some((key, _)) = keys.iter().find(|(_, is_set)| *is_set) {
+            return Some(at(format!(
+                "worm and {key} cannot be used together: nobody could delete there"
+            )));
+        }
+        let own = self.shared_folder();
+        let shows = |other: &&Self| {
+            let folder = other.shared_folder();
+            other.worm.is_none()
+                && !(other.read_only && other.write_list.is_empty())
+                && (folder.starts_with(&own) || own.starts_with(&folder))
+        };
+        let other = shares.iter().find(shows)?.name.get_ref();
+        let what = format!(
+            "share {other} shows files of this share, and could change them in spite of worm"
+        );
+        Some(
+            at(what).hint(
+                "give both shares worm, set read_only = true for the other one, or remove it",
+            ),
+        )
     }
 }

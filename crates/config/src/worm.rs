@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::fault::Fault;
-use super::share::ShareSection;
-
 /// `[share.worm]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,43 +70,6 @@ impl<'de> Deserialize<'de> for LongTime {
                  1000 years"
             ))
         })
-    }
-}
-
-impl ShareSection {
-    /// The faults of shares whose files are written once.
-    pub(super) fn faults_of_worm(shares: &[Self], text: &str) -> Vec<Fault> {
-        let worm = shares.iter().filter(|share| share.worm.is_some());
-        worm.filter_map(|share| share.fault_of_worm(shares, text)).collect()
-    }
-
-    fn fault_of_worm(&self, shares: &[Self], text: &str) -> Option<Fault> {
-        let at = |what: String| Fault::at(text, &self.name.span(), what);
-        let keys = [
-            ("recycle, or keep_deleted,", self.recycle.is_some()),
-            ("time_machine", self.time_machine),
-        ];
-        if let Some((key, _)) = keys.iter().find(|(_, is_set)| *is_set) {
-            return Some(at(format!(
-                "worm and {key} cannot be used together: nobody could delete there"
-            )));
-        }
-        let own = self.shared_folder();
-        let shows = |other: &&Self| {
-            let folder = other.shared_folder();
-            other.worm.is_none()
-                && !(other.read_only && other.write_list.is_empty())
-                && (folder.starts_with(&own) || own.starts_with(&folder))
-        };
-        let other = shares.iter().find(shows)?.name.get_ref();
-        let what = format!(
-            "share {other} shows files of this share, and could change them in spite of worm"
-        );
-        Some(
-            at(what).hint(
-                "give both shares worm, set read_only = true for the other one, or remove it",
-            ),
-        )
     }
 }
 

@@ -3,9 +3,41 @@
 use super::access_options::NAMES;
 use super::conversion::Conversion;
 use super::report::{Report, Weight};
-use super::share::Share;
-use super::smb_conf::Parameter;
+use super::smb_conf::{Parameter, Section};
 use super::toml_text::{encryption, line, quoted};
+use super::words::truth;
+
+/// A share as far as guests go.
+pub(super) struct ShareGuests<'a> {
+    pub(super) section: &'a Section,
+    pub(super) global: &'a Section,
+    /// The user of the host that guests act as.
+    pub(super) user: &'a str,
+    pub(super) is_read_only: bool,
+    /// True for a share with a folder for each user.
+    pub(super) is_of_users: bool,
+    /// Some share of the file lets guests in.
+    pub(super) lets_guests_in: bool,
+}
+
+impl<'a> ShareGuests<'a> {
+    fn parameter(&self, name: &str) -> Option<&'a Parameter> {
+        self.section.parameter(name).or_else(|| self.global.parameter(name))
+    }
+
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.parameter(name).map(|parameter| parameter.value.as_str())
+    }
+
+    fn truth(&self, name: &str) -> Option<bool> {
+        self.value(name).and_then(truth)
+    }
+
+    /// True if guests are let in.
+    pub(super) fn are_let_in(&self) -> bool {
+        matches!(of(self), Some(Ok(_)))
+    }
+}
 
 /// The guests of a share, as Frevo can have them.
 struct Guests<'a> {
@@ -18,17 +50,17 @@ struct Guests<'a> {
 
 /// Returns the guests of a share; an error with the option and the reason where Samba lets guests in and
 /// Frevo does not. None where Samba lets none in either.
-fn of<'a>(share: &Share<'a>) -> Option<Result<Guests<'a>, (&'a Parameter, String)>> {
+fn of<'a>(share: &ShareGuests<'a>) -> Option<Result<Guests<'a>, (&'a Parameter, String)>> {
     let parameter =
         share.parameter("guest ok").filter(|_| share.truth("guest ok") == Some(true))?;
     if let Some(why) = reason_against(share) {
         return Some(Err((parameter, format!("guests are not let in, because {why}"))));
     }
-    Some(Ok(Guests { parameter, user: share.guest_user(), writes: !share.is_read_only() }))
+    Some(Ok(Guests { parameter, user: share.user, writes: !share.is_read_only }))
 }
 
 /// The reason for which guests are not let in.
-fn reason_against(share: &Share<'_>) -> Option<String> {
+fn reason_against(share: &ShareGuests<'_>) -> Option<String> {
     let demands = |value: Option<&str>| value.and_then(encryption) == Some("required");
     let has = |option: &&str| share.value(option).is_some_and(|value| !value.is_empty());
     let own = share.section.value("server smb encrypt");
@@ -39,28 +71,20 @@ fn reason_against(share: &Share<'_>) -> Option<String> {
     if let Some(option) = rules.find(has) {
         return Some(format!("the share has rules for users ({option})"));
     }
-    if share.is_of_users() {
+    if share.is_of_users {
         return Some(String::from("each user has a folder of its own there"));
     }
     let mut special = ["continuous availability", "fruit:timemachine"].into_iter();
     if let Some(option) = special.find(|option| share.truth(option) == Some(true)) {
         return Some(format!("the share has {option}"));
     }
-    let user = share.guest_user();
+    let user = share.user;
     (user == "root" || user.contains(['%', '\\', '+'])).then(|| format!("guests cannot be {user}"))
-}
-
-/// True if some share that is converted lets guests in.
-pub(super) fn are_let_in(conversion: &Conversion<'_>) -> bool {
-    conversion.conf.shares().any(|section| {
-        let share = Share::new(section, conversion);
-        share.is_converted(conversion) && matches!(of(&share), Some(Ok(_)))
-    })
 }
 
 /// Writes the keys for guests of a share. Without guests of its own it goes on demanding encryption where
 /// that is only given up for the guests of other shares.
-pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
+pub(super) fn write(share: &ShareGuests<'_>, report: &mut Report, toml: &mut String) {
     let name = &share.section.name;
     match of(share) {
         None => {}

@@ -5,7 +5,7 @@ use frevo_config::{ShareName, nearest};
 use super::access_options::{NAMES, Names};
 use super::conversion::Conversion;
 use super::dfs_links::{self, DfsRoot};
-use super::guests;
+use super::guests::{self, ShareGuests};
 use super::host_facts::HostFacts;
 use super::hosts::Hosts;
 use super::modes::{self, ShareModes};
@@ -29,6 +29,14 @@ pub(super) fn convert(section: &Section, conversion: &mut Conversion<'_>) -> Str
     };
     conversion.report.note(Weight::NotShared, &section.name, reason);
     String::new()
+}
+
+/// True if some section that becomes a share lets guests in.
+pub(super) fn let_guests_in(conversion: &Conversion<'_>) -> bool {
+    conversion.conf.shares().any(|section| {
+        let share = Share::new(section, conversion);
+        share.is_converted(conversion) && share.guests().are_let_in()
+    })
 }
 
 fn convert_folder(section: &Section, conversion: &mut Conversion<'_>) -> String {
@@ -117,7 +125,7 @@ pub(super) struct Share<'a> {
     names: NameRules,
     host: &'a HostFacts,
     /// Some share of the file lets guests in.
-    pub(super) lets_guests_in: bool,
+    lets_guests_in: bool,
 }
 
 impl<'a> Share<'a> {
@@ -152,6 +160,17 @@ impl<'a> Share<'a> {
         self.modules.iter().any(|word| {
             word.split(':').next().is_some_and(|name| name.eq_ignore_ascii_case(module))
         })
+    }
+
+    fn guests(&self) -> ShareGuests<'a> {
+        ShareGuests {
+            section: self.section,
+            global: self.global,
+            user: self.guest_user(),
+            is_read_only: self.is_read_only(),
+            is_of_users: self.is_of_users(),
+            lets_guests_in: self.lets_guests_in,
+        }
     }
 
     fn modes(&self) -> ShareModes<'a> {
@@ -430,7 +449,7 @@ impl<'a> Share<'a> {
                 report.parameter(Weight::Stricter, name, parameter, why);
             }
         }
-        guests::write(self, report, toml);
+        guests::write(&self.guests(), report, toml);
         self.write_identities(toml);
         self.write_access(report, toml);
         modes::write(&self.modes(), report, toml);
@@ -456,19 +475,19 @@ impl<'a> Share<'a> {
     }
 
     /// The user of the host that guests act as: the one that everybody does, or the guest account.
-    pub(super) fn guest_user(&self) -> &'a str {
+    fn guest_user(&self) -> &'a str {
         let host = |name: &str| self.value(name).filter(|value| !value.is_empty());
         let forced = host("force user").filter(|_| !self.is_forced_to_itself());
         forced.or_else(|| host("guest account")).unwrap_or("nobody")
     }
 
     /// True for a share with a folder for each user.
-    pub(super) fn is_of_users(&self) -> bool {
+    fn is_of_users(&self) -> bool {
         self.name().contains(USER) || self.path().contains(USER)
     }
 
     /// True for a section that becomes a share.
-    pub(super) fn is_converted(&self, conversion: &Conversion<'_>) -> bool {
+    fn is_converted(&self, conversion: &Conversion<'_>) -> bool {
         let is_printing =
             ["printers", "print$"].iter().any(|name| self.section.name.eq_ignore_ascii_case(name));
         !is_printing

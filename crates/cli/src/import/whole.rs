@@ -6,7 +6,7 @@ use super::names::NameRules;
 use super::report::{Report, Weight};
 use super::smb_conf::{Section, Settled, SmbConf};
 use super::words::squeezed;
-use super::{global, guests, share};
+use super::{global, share};
 
 /// Returns the frevo.toml and the report. Options named in `accepted` are left out, whatever
 /// they restrict.
@@ -18,7 +18,7 @@ pub(super) fn convert(conf: &SmbConf, accepted: &[String], host: &HostFacts) -> 
     let report = Report::default();
     let lets_guests_in = false;
     let mut conversion = Conversion { conf, global, accepted, names, host, report, lets_guests_in };
-    conversion.lets_guests_in = guests::are_let_in(&conversion);
+    conversion.lets_guests_in = share::let_guests_in(&conversion);
     let mut toml = String::from(
         "# Converted from an smb.conf by `frevo import`. Keys that are not here have Frevo's\n\
          # defaults: SMB 3.0 and up, signing and encryption required.\n",
