@@ -32,11 +32,13 @@ pub enum Plant {
     LentTooLong,
     /// A client says of each share of a cluster that it was let in before.
     ReconnectClaimed,
+    /// The end of a compressed answer is not expanded.
+    AnswerCut,
 }
 
 impl Plant {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
@@ -50,6 +52,7 @@ impl Plant {
         Self::SequenceStands,
         Self::LentTooLong,
         Self::ReconnectClaimed,
+        Self::AnswerCut,
     ];
 
     /// True for a fault that clients of a cluster have whose largest dialect is raised.

@@ -7,6 +7,7 @@ mod counting;
 mod keeping;
 mod naming;
 mod registers;
+mod squeezing;
 mod watching;
 
 pub use copying::{SOURCE, source};
@@ -95,6 +96,8 @@ pub struct Actor {
     pub share: Share,
     /// True for a continuously available share.
     pub is_lasting: bool,
+    /// True if its share compresses.
+    pub squeezes: bool,
     /// The actor's own random number generator.
     pub dice: Dice,
     /// The shared parts of the run.
@@ -139,6 +142,9 @@ impl Actor {
     /// Acts until the end of the run.
     pub async fn act(mut self) {
         while Instant::now() < self.stage.until && !self.stage.trace.is_violated() {
+            if self.squeezes && self.dice.percent(25) {
+                self.squeezing().await;
+            }
             match self.dice.below(14) {
                 13 => self.watching().await,
                 12 => self.copy().await,

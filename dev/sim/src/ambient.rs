@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use frevo_proto::protection::Compression;
 use frevo_server::ambient::CryptoPlace;
 use frevo_server::ambient::{HostNames, NoNames};
 use frevo_wire::dtyp::FileTime;
@@ -46,6 +47,8 @@ pub struct Simulated {
     dice: Mutex<Dice>,
     /// For the work of other threads.
     threads: Mutex<Dice>,
+    /// The compression that a client offers.
+    compression: Compression,
 }
 
 /// The start time of every run: 2026-01-01.
@@ -55,7 +58,13 @@ impl Simulated {
     /// Returns an ambient with the random numbers of `dice`.
     pub fn new(clock: Clock, dice: Dice) -> Self {
         let threads = Mutex::new(Dice::new(dice.clone().next(), 1));
-        Self { clock, dice: Mutex::new(dice), threads }
+        Self { clock, dice: Mutex::new(dice), threads, compression: Compression::ALL }
+    }
+
+    /// Has a client offer this compression alone.
+    #[must_use]
+    pub fn offering(self, compression: Compression) -> Self {
+        Self { compression, ..self }
     }
 }
 
@@ -90,5 +99,9 @@ impl frevo_client::internal::Ambient for Simulated {
     fn random(&self, bytes: &mut [u8]) -> bool {
         self.dice.lock().fill(bytes);
         true
+    }
+
+    fn compression(&self) -> Compression {
+        self.compression
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_client::{
-    Cipher, Client, Credentials, Dialect, Encryption, Options, ServerName, Session, Share,
+    Cipher, Client, Compression, Credentials, Dialect, Encryption, Options, ServerName, Session,
+    Share,
 };
 
 use tokio::task::JoinHandle;
@@ -22,6 +23,9 @@ use crate::{event, violation};
 const END_MAX: Duration = Duration::from_secs(3_000);
 /// Time after which every wait for a lost client has ended.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(400);
+
+/// The purpose of the random numbers that choose the compression of the first client.
+const SQUEEZED: u64 = 901;
 
 /// All clients, with their sessions and actors.
 #[derive(Default)]
@@ -73,7 +77,14 @@ impl Company {
         let (trace, network) = (&stage.trace, &stage.network);
         self.actors.resize_with(places.len(), Vec::new);
         let clock = Clock::new(trace.start());
-        let options = scenario.adapt(options(dice, clock.clone(), seed, number));
+        let mut options = scenario.adapt(options(dice, clock.clone(), seed, number));
+        let compression = scenario.compression(Dice::new(seed, SQUEEZED + number as u64));
+        if let Some(compression) = compression {
+            event!(trace, "c{number}: {compression:?}");
+            let ambient = Simulated::new(clock.clone(), Dice::new(seed, 10 + number as u64));
+            options = options.ambient(Arc::new(ambient.offering(compression)));
+            options = options.compression(Compression::On);
+        }
         self.clocks.push(clock);
         let Options { newest, credits, channels, durable, encryption, .. } = &options;
         event!(
@@ -102,7 +113,11 @@ impl Company {
                 self.count += 1;
                 let id = self.count;
                 let (dice, stage) = (Dice::new(seed, 100 + id), Arc::clone(place.stage));
-                let actor = Actor { id, client: line, share, is_lasting, dice, stage, sequence: 0 };
+                let squeezes = scenario.squeezes();
+                let client = line;
+                let sequence = 0;
+                let actor =
+                    Actor { id, client, share, is_lasting, squeezes, dice, stage, sequence };
                 self.actors[server].push(actor);
             }
             self.sessions.push(session);

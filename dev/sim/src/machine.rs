@@ -9,7 +9,7 @@ use frevo_net::transport::{InterfaceKind, Listener, Listening};
 use frevo_proto::Dialect;
 use frevo_server::internal::state::ServerState;
 use frevo_server::settings::Encryption;
-use frevo_server::share::Share;
+use frevo_server::share::{Compress, Share};
 use frevo_server::{Server, Settings, UserList};
 use frevo_store::Vfs;
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
@@ -163,8 +163,11 @@ impl Machine {
         // restart of the server.
         let files: Arc<dyn Vfs> = Arc::clone(&self.vfs.lock()) as _;
         let begins_elsewhere = self.scenario.lock().moves_shares();
-        let share =
-            |name: &str| Share::disk(name, Arc::clone(&files)).begins_elsewhere(begins_elsewhere);
+        let squeezes = self.scenario.lock().squeezes();
+        let share = |name: &str| {
+            let share = Share::disk(name, Arc::clone(&files)).begins_elsewhere(begins_elsewhere);
+            if squeezes { share.compress(Compress::All) } else { share }
+        };
         let (share, lasting) = (share("data"), share("lasting").continuous(true));
         let settings = Settings {
             min_dialect: Dialect::SMB_2_1,

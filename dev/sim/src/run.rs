@@ -17,6 +17,9 @@ use crate::trace::Trace;
 use crate::weather::Site;
 use crate::{cluster, event, violation, weather};
 
+/// The purpose of the random number that decides if shares compress.
+const SQUEEZES: u64 = 900;
+
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
@@ -131,7 +134,8 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
     let of_flood = if flood.is_some() { flood::USERS.len() } else { 0 };
     let network = Network::new(clients + of_flood, servers, Dice::new(seed, 2), Arc::clone(trace));
     let until = Instant::now() + dice.millis(10_000, 40_000);
-    let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7));
+    let squeezes = Dice::new(seed, SQUEEZES);
+    let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7), squeezes);
     if scenario.has_rdma() {
         event!(trace, "{scenario:?}");
     }

@@ -1,4 +1,4 @@
-//! The use of SMB Direct in a run, and the owners of its shares.
+//! The use of SMB Direct and of compression in a run, and the owners of its shares.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::sync::Arc;
 use frevo_client::internal::{Dial, Dialers, Dialing, Preferring, Resolving};
 use frevo_client::{Options, ServerName, Signing};
 use frevo_net::transport::{Dialer, Transport};
+use frevo_proto::protection::Compression;
 use frevo_server::settings;
+use frevo_wire::negotiate_context::{CompressionAlgorithm, CompressionCapabilityFlags};
 use tokio::time::{Instant, sleep};
 
 use crate::dice::Dice;
@@ -18,14 +20,19 @@ const SHARE: u64 = 25;
 /// The runs in which shares change their owners, percent.
 const MOVING: u64 = 25;
 
+/// The runs with compression, percent.
+const SQUEEZED: u64 = 30;
+
 /// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so. And
-/// shares that change their owners.
+/// shares that change their owners, and whose data is compressed.
 #[derive(Debug, Clone)]
 pub struct Scenario {
     /// None for a run over TCP alone.
     direct: Option<Direct>,
     /// True if the shares of each server go from one process to another.
     moves_shares: bool,
+    /// True if the shares compress.
+    squeezes: bool,
     dice: Dice,
 }
 
@@ -53,25 +60,44 @@ pub enum Way {
 impl Scenario {
     /// Chooses the use of SMB Direct with random numbers of its own: runs over TCP alone do not
     /// depend on them.
-    /// `moves` decides if shares change their owners.
-    pub fn new(mut dice: Dice, mut moves: Dice) -> Self {
+    /// `moves` decides if shares change their owners, `squeezes` if they compress.
+    pub fn new(mut dice: Dice, mut moves: Dice, mut squeezes: Dice) -> Self {
         let moves_shares = moves.percent(MOVING);
         let direct = dice.percent(SHARE).then(|| Direct {
             from: *dice.pick(&[1, 1, 256, 4_096]),
             is_open: dice.percent(50),
             is_constant: dice.percent(50),
         });
-        Self { direct, moves_shares, dice }
+        Self { direct, moves_shares, squeezes: squeezes.percent(SQUEEZED), dice }
     }
 
     /// Returns a run over TCP alone, whose shares stay where they are as far as the scenario knows.
     pub const fn over_tcp(dice: Dice) -> Self {
-        Self { direct: None, moves_shares: false, dice }
+        Self { direct: None, moves_shares: false, squeezes: false, dice }
     }
 
     /// Returns true if the shares of each server go from one process to another.
     pub const fn moves_shares(&self) -> bool {
         self.moves_shares
+    }
+
+    /// Returns true if the shares compress.
+    pub const fn squeezes(&self) -> bool {
+        self.squeezes
+    }
+
+    /// Chooses the compression that a client offers; None for one that wants none.
+    pub fn compression(&self, mut dice: Dice) -> Option<Compression> {
+        let is_wanted = self.squeezes && dice.percent(80);
+        let mut ids: Vec<_> = Compression::ALL.ids().filter(|_| dice.percent(50)).collect();
+        if ids.is_empty() {
+            ids.push(*dice.pick(&[CompressionAlgorithm::LZ77, CompressionAlgorithm::PATTERN_V1]));
+        }
+        let flags = match dice.percent(50) {
+            true => CompressionCapabilityFlags::CHAINED,
+            false => CompressionCapabilityFlags::EMPTY,
+        };
+        Compression::common(flags, &ids).filter(|_| is_wanted)
     }
 
     /// Returns the scenario of a machine, with random numbers of its own.

@@ -52,11 +52,13 @@ pub enum Plant {
     FenceBeforeDemand,
     /// The clients of a witness are not woken when it hears of a move.
     NewsKept,
+    /// The end of a compressed request is not expanded.
+    RequestCut,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -80,6 +82,7 @@ impl Plant {
         Self::GraceSkipped,
         Self::FenceBeforeDemand,
         Self::NewsKept,
+        Self::RequestCut,
     ];
 
     /// True for a fault that servers of a cluster alone can have.

@@ -205,7 +205,19 @@ fn lined_up(
     channel: Option<Rc<Channel>>,
     charged: Option<Expanded>,
 ) -> LinedUp {
-    let Received { frame, verdict } = received;
+    let Received { mut frame, verdict } = received;
+    if charged.is_some() && planted!(RequestCut) {
+        clear_end(&mut frame);
+    }
     let checked = channel.zip(verdict).map(|(channel, verdict)| Checked { channel, verdict });
     LinedUp { frame, checked, charged }
+}
+
+/// Clears the end of a long message: see `RequestCut`.
+fn clear_end(frame: &mut [u8]) {
+    if frame.len() > 2048
+        && let Some(end) = frame.last_chunk_mut::<8>()
+    {
+        *end = [0; 8];
+    }
 }

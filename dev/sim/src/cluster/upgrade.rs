@@ -328,7 +328,8 @@ impl Visitor {
         let session = share.session().clone();
         let (dice, stage) = (Dice::new(self.dice.next(), 0), Arc::clone(place.stage));
         let id = FIRST_VISITOR + number as u64;
-        let mut actor = Actor { id, client: line, share, is_lasting, dice, stage, sequence: 0 };
+        let (client, squeezes, sequence) = (line, false, 0);
+        let mut actor = Actor { id, client, share, is_lasting, squeezes, dice, stage, sequence };
         actor.visit(times).await;
         drop(actor);
         if self.dice.percent(50) {
