@@ -99,6 +99,9 @@ pub(crate) enum Command {
     /// Measure how fast a share is: sequential, random, metadata, small files
     #[command(after_help = EXIT_CODES)]
     Bench(Box<crate::bench::Bench>),
+    /// Show the messages of a capture, one line for each
+    #[command(after_help = DECODE_HELP)]
+    Decode(crate::decode::Decode),
     /// Print a completion script for a shell
     #[command(after_help = EXIT_CODES)]
     Completions {
@@ -130,6 +133,13 @@ until you remove the comment. If an option of [global] does so, nothing is writt
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 the smb.conf has a syntax error or restricts \
 users in a way that Frevo cannot, 6 not found";
+
+const DECODE_HELP: &str = "\
+A line has the time since the first message, the number of the connection, > for a request and < \
+for an answer, the command, the status, the time from request to answer, the file, and in brackets \
+what leases, credits and replays mean.
+
+Exit codes: 0 ok, 1 failed (the file is no capture, or damaged), 2 usage, 6 not found";
 
 /// `frevo serve`
 #[derive(Debug, Args)]

@@ -15,6 +15,7 @@ mod config_names;
 mod config_sources;
 mod configured;
 mod console;
+mod decode;
 mod domain;
 mod exit;
 mod expect;
@@ -120,9 +121,11 @@ fn main() -> ExitCode {
         Command::Remote(verb) => remote::run(verb),
         Command::Expect(expect) => expect::run(expect),
         Command::Bench(bench) => bench::run(bench),
+        Command::Decode(arguments) => decode::run(arguments),
         Command::Completions { shell } => completions(*shell),
         Command::Man => manual::show(),
     };
+    let done = done.and(remote::capture::finish());
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

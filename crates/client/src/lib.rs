@@ -243,6 +243,13 @@ mod types;
 mod url;
 mod witness;
 
+/// Captures of the messages of connections, for [`Options::capture`].
+pub mod capture {
+    pub use frevo_capture::limits::{CAPTURE_BYTES, CAPTURE_BYTES_MIN};
+    pub use frevo_capture::live::{Capture, FileWriter, create};
+    pub use frevo_capture::recorder::{Outcome, Settings};
+}
+
 pub use credentials::{Credentials, NtHash, ParseNtHashError};
 pub use dial::{ServerAddresses, ServerName};
 pub use error::{Cause, Error, LogonError, Result};

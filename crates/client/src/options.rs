@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_capture::live::Capture;
+
 use crate::ambient::{Ambient, Host};
 use crate::dial::{ServerAddresses, ServerName};
 use crate::limits;
@@ -157,6 +159,9 @@ pub struct Options {
     /// True registers with another node of a cluster, which tells at once when the node in use is gone or
     /// is to be left. A cluster without such a service is used all the same. Default: true.
     pub witness: bool,
+    /// The capture that all messages of all connections are given to, as they are before encryption and
+    /// after decryption. Default: none.
+    pub capture: Option<Capture>,
     /// The name of this machine, for the server's logs. Default: `FREVO`.
     pub workstation: String,
     /// Payload of a READ or WRITE, bytes, from which it moves by RDMA.
@@ -205,6 +210,7 @@ impl Default for Options {
             addresses: Vec::new(),
             app_instance: None,
             witness: true,
+            capture: None,
             workstation: String::from("FREVO"),
             rdma_from: limits::RDMA_FROM,
             ambient: Arc::new(Host),
@@ -258,6 +264,7 @@ impl Options {
         addresses: Vec<ServerAddresses>,
         app_instance: Option<AppInstance>,
         witness: bool,
+        capture: Option<Capture>,
         workstation: String,
         #[doc(hidden)]
         rdma_from: u32,

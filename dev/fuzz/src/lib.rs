@@ -6,6 +6,7 @@
 mod allocation;
 mod arena;
 mod auth;
+mod captures;
 mod certificates;
 mod choices;
 mod cluster;
@@ -44,6 +45,7 @@ mod transforms;
 mod witness;
 
 pub use auth::{acceptor, initiator};
+pub use captures::captures;
 pub use certificates::certificates;
 pub use cluster::cluster_values;
 pub use codec::codec;

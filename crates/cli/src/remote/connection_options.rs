@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use frevo_client::capture::CAPTURE_BYTES_MIN;
 use frevo_client::{AppInstance, Fingerprint, ServerName};
 use frevo_config::DialectName;
 
@@ -149,6 +150,20 @@ pub(crate) struct Connection {
     /// share is, and at the end what each connection has carried
     #[arg(long)]
     pub(crate) verbose: bool,
+
+    /// Write all messages to this file, decrypted, in the form that Wireshark and
+    /// `frevo decode` read; it must not exist yet
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) capture: Option<PathBuf>,
+
+    /// End the capture at this size (bytes; k, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_capture_size)]
+    pub(crate) capture_size: u64,
+
+    /// Keep the answers and tickets of logons in the capture, and calls that carry
+    /// passwords
+    #[arg(long, requires = "capture")]
+    pub(crate) capture_secrets: bool,
 
     /// Write results and errors as JSON, one object per line
     #[arg(long)]
@@ -321,9 +336,24 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     if rate == 0 { Err(String::from("the rate must be more than 0")) } else { Ok(rate) }
 }
 
+/// A size of a capture file.
+pub(crate) fn parse_capture_size(text: &str) -> Result<u64, String> {
+    let bytes = Some(parse_size(text)?).filter(|bytes| *bytes >= CAPTURE_BYTES_MIN);
+    bytes.ok_or_else(|| String::from("write a size of at least 64k"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{AppVersion, parse_channels, parse_version};
+    use super::{AppVersion, parse_capture_size, parse_channels, parse_version};
+
+    #[test]
+    fn a_capture_has_at_least_64_kib_and_256_mib_by_default() {
+        assert_eq!(parse_capture_size("64k"), Ok(64 << 10));
+        assert_eq!(parse_capture_size("256M"), Ok(frevo_client::capture::CAPTURE_BYTES));
+        for text in ["0", "65535", "-1", "many"] {
+            assert!(parse_capture_size(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_version_has_one_number_or_two() {

@@ -368,6 +368,7 @@ impl Connection {
             .posix(posix)
             .recover_for(Duration::from_secs(self.patience))
             .witness(!self.no_witness)
+            .capture(super::capture::of(self)?)
             .referrals(match self.dfs {
                 DfsLinks::Anywhere => Referrals::Anywhere,
                 DfsLinks::SameHost => Referrals::SameHost,

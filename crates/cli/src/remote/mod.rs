@@ -7,6 +7,7 @@ mod as_of;
 pub(crate) mod attrib;
 mod background;
 mod bandwidth;
+pub(crate) mod capture;
 mod cat;
 mod certificates;
 pub(crate) mod channels;

@@ -5,6 +5,7 @@
 //! it. Where encryption is slow, other cores help (`crypto_offload`).
 
 mod call;
+mod captured;
 mod claim;
 mod compressing;
 mod credits;
@@ -39,6 +40,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use frevo_capture::live::Tap;
 use frevo_crypto::OpeningKey;
 use frevo_net::buffer::Buf;
 use frevo_net::transport::Stream;
@@ -102,6 +104,8 @@ pub(crate) struct Connection {
     signed_data: AtomicU64,
     /// Payload from which data moves by RDMA, bytes.
     rdma_from: u32,
+    /// The place at which its messages are given to a capture.
+    tap: Option<Tap>,
 }
 
 impl Connection {
@@ -114,7 +118,8 @@ impl Connection {
         unasked: mpsc::Sender<Unasked>,
     ) -> Result<Claim, Cause> {
         let connection = Self::over(stream, options.credits, unasked);
-        let connection = Self { rdma_from: options.rdma_from, ..connection };
+        let tap = connection.tap_for(options, server);
+        let connection = Self { rdma_from: options.rdma_from, tap, ..connection };
         let connection = Arc::new(connection);
         tokio::spawn(Arc::clone(&connection).carry());
         tokio::spawn(keep_watch(Arc::downgrade(&connection)));
@@ -148,6 +153,7 @@ impl Connection {
             unasked,
             signed_data: AtomicU64::new(0),
             rdma_from: crate::limits::RDMA_FROM,
+            tap: None,
         }
     }
 
@@ -264,6 +270,7 @@ impl Connection {
         let (is_unhurried, session_id) = (call.is_unhurried, call.session_id);
         let id = taken.message_id;
         let Entered { message, reply, to_compress } = self.enter(call, taken)?;
+        self.capture_sent(&message);
         let len = message.len();
         let is_compressed = to_compress.is_some();
         let work = guard.begin(message, session_id, to_compress)?;
@@ -297,6 +304,7 @@ impl Connection {
     ) -> Result<Sent, Gone> {
         let (id, session_id) = (taken.message_id, call.session_id);
         let Entered { message, reply, to_compress } = self.enter(call, taken)?;
+        self.capture_sent(&message);
         let len = message.len();
         // The nonce is taken on this thread, so that nonces keep their order whichever core seals
         // the message.
@@ -347,6 +355,7 @@ impl Connection {
             chain.extend_from_slice(&message);
             sent.push(Sent { id, reply });
         }
+        self.capture_sent(&chain);
         Ok((framed(guard.begin(chain, session_id, None)?.run())?, sent))
     }
 
@@ -426,6 +435,7 @@ impl Connection {
         let call = Call::new(Command::ECHO, |w| Echo.encode(w));
         let id = taken.message_id;
         let Entered { message, reply, .. } = self.enter(call, taken)?;
+        self.capture_sent(&message);
         self.put(Guard::None.protect(message, 0)?)?;
         Sent { id, reply }.await.map(|_| ())
     }
@@ -500,6 +510,7 @@ impl Connection {
         let mut message = Buf::with_headroom(HEADROOM, HEADER_LEN + 4);
         message.extend_from_slice(&header.to_bytes());
         message.extend_from_slice(&[4, 0, 0, 0]);
+        self.capture_sent(&message);
         if let Ok(frame) = guard.protect(message, session_id) {
             let _ = self.put(frame);
         }

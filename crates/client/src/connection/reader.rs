@@ -180,6 +180,7 @@ impl Connection {
         })?;
         frame.truncate(opened.message.end);
         frame.advance(opened.message.start);
+        self.capture_received(&frame);
         let sealed = opened.sealed_for;
         let first = match Header::parse(&frame) {
             Ok(first) => first,

@@ -1,0 +1,327 @@
+//! TCP streams of a file, and the frames in them: MS-SMB2 2.1.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use crate::limits::{FLOWS, HEAD_BYTES, WAITING_BYTES, WAITING_SEGMENTS};
+use crate::packet::parse::Segment;
+use crate::packet::{RST, SMB_PORT, SYN};
+
+/// A frame, without its prefix.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Number of its connection.
+    pub(super) connection: u32,
+    /// True if the server sent it.
+    pub(super) is_of_server: bool,
+    /// Its first bytes, at most [`HEAD_BYTES`].
+    pub(super) head: Vec<u8>,
+    /// Its length.
+    pub(super) len: usize,
+}
+
+/// An event of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum StreamEvent {
+    /// A frame that is complete.
+    Frame(Frame),
+    /// A connection was opened.
+    Opened(u32),
+    /// Bytes of the stream are not in the file.
+    Lost { connection: u32, is_of_server: bool },
+}
+
+/// The streams that are followed.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    flows: Vec<Flow>,
+    connections: u32,
+    /// Counts segments: the time by which the oldest flow is known.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Flow {
+    /// Number of the connection; 0 until it has carried SMB.
+    connection: u32,
+    ends: [SocketAddr; 2],
+    halves: [Half; 2],
+    /// The end that is the server.
+    server: usize,
+    used: u64,
+}
+
+/// One direction of a stream.
+#[derive(Debug, Default)]
+struct Half {
+    /// The number of the next byte; None before the first segment.
+    next: Option<u32>,
+    waiting: Vec<Waiting>,
+    waiting_bytes: usize,
+    frames: Frames,
+}
+
+/// A segment that came before an earlier one.
+#[derive(Debug)]
+struct Waiting {
+    sequence: u32,
+    payload: Vec<u8>,
+    len: usize,
+}
+
+/// The frames of one direction.
+#[derive(Debug, Default)]
+struct Frames {
+    prefix: Vec<u8>,
+    head: Vec<u8>,
+    /// Length of the frame under way, and the bytes of it that have passed.
+    len: usize,
+    passed: usize,
+    /// True if bytes of the frame are missing: its head ends there.
+    is_cut: bool,
+    /// True while the beginning of a frame is looked for.
+    is_astray: bool,
+}
+
+impl Streams {
+    /// Returns what ends with a segment.
+    pub(super) fn segment(&mut self, segment: &Segment<'_>) -> Vec<StreamEvent> {
+        self.clock = self.clock.saturating_add(1);
+        let Some(at) = self.flow_of(segment) else { return Vec::new() };
+        let (clock, connections) = (self.clock, &mut self.connections);
+        let Some(flow) = self.flows.get_mut(at) else { return Vec::new() };
+        flow.used = clock;
+        let side = usize::from(flow.ends.first() != Some(&segment.from));
+        let mut found = Vec::new();
+        flow.segment(side, segment, connections, &mut found);
+        if segment.flags & RST != 0 {
+            self.flows.swap_remove(at);
+        }
+        found
+    }
+
+    /// Finds the flow of a segment, or begins it.
+    fn flow_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
+        let is_of = |flow: &Flow| {
+            flow.ends == [segment.from, segment.to] || flow.ends == [segment.to, segment.from]
+        };
+        let known = self.flows.iter().position(is_of);
+        let opens = segment.flags & SYN != 0;
+        // A SYN of the end that opened the flow before begins a further one.
+        let is_reused = |flow: &Flow| {
+            opens
+                && flow.connection != 0
+                && flow.ends.first() == Some(&segment.from)
+                && segment.flags & !SYN == 0
+        };
+        match known {
+            Some(at) if self.flows.get(at).is_some_and(is_reused) => {
+                self.flows.swap_remove(at);
+            }
+            Some(at) => return Some(at),
+            None if segment.len == 0 && !opens => return None,
+            None => {}
+        }
+        if self.flows.len() >= FLOWS {
+            let oldest = self.flows.iter().enumerate().min_by_key(|(_, flow)| flow.used);
+            let oldest = oldest.map(|(at, _)| at)?;
+            self.flows.swap_remove(oldest);
+        }
+        let from_server = match (segment.from.port(), segment.to.port()) {
+            (SMB_PORT | 139, _) => true,
+            (_, SMB_PORT | 139) => false,
+            (from, to) => from < to,
+        };
+        self.flows.push(Flow {
+            connection: 0,
+            ends: [segment.from, segment.to],
+            halves: [Half::default(), Half::default()],
+            server: usize::from(!from_server),
+            used: self.clock,
+        });
+        self.flows.len().checked_sub(1)
+    }
+}
+
+impl Flow {
+    fn segment(
+        &mut self,
+        side: usize,
+        segment: &Segment<'_>,
+        connections: &mut u32,
+        found: &mut Vec<StreamEvent>,
+    ) {
+        let Some(half) = self.halves.get_mut(side) else { return };
+        let (mut frames, mut is_lost) = (Vec::new(), false);
+        half.segment(segment, &mut frames, &mut is_lost);
+        if is_lost && self.connection != 0 {
+            let is_of_server = side == self.server;
+            found.push(StreamEvent::Lost { connection: self.connection, is_of_server });
+        }
+        for (head, len) in frames {
+            if self.connection == 0 {
+                *connections = connections.saturating_add(1);
+                self.connection = *connections;
+                found.push(StreamEvent::Opened(self.connection));
+            }
+            // The flags of a message tell its direction, whatever the ports are.
+            if let [0xFE, b'S', b'M', b'B', ..] = head.as_slice()
+                && let Some(flags) = head.get(16)
+            {
+                self.server = if flags & 1 != 0 { side } else { 1_usize.saturating_sub(side) };
+            }
+            let is_of_server = side == self.server;
+            let connection = self.connection;
+            found.push(StreamEvent::Frame(Frame { connection, is_of_server, head, len }));
+        }
+    }
+}
+
+/// The head of a frame, and its length.
+type Whole = (Vec<u8>, usize);
+
+impl Half {
+    fn segment(&mut self, segment: &Segment<'_>, out: &mut Vec<Whole>, is_lost: &mut bool) {
+        if segment.flags & SYN != 0 {
+            self.next = Some(segment.sequence.wrapping_add(1));
+            self.frames = Frames::default();
+            return;
+        }
+        if segment.len == 0 {
+            return;
+        }
+        let next = *self.next.get_or_insert_with(|| {
+            self.frames.is_astray = true;
+            segment.sequence
+        });
+        let ahead = segment.sequence.wrapping_sub(next);
+        if ahead != 0 && ahead < 1 << 31 {
+            self.wait(segment);
+            let is_too_much =
+                self.waiting.len() > WAITING_SEGMENTS || self.waiting_bytes > WAITING_BYTES;
+            if !is_too_much {
+                return;
+            }
+            // The bytes between are not in the file.
+            *is_lost = true;
+            self.frames = Frames { is_astray: true, ..Frames::default() };
+            let first = self.waiting.iter().map(|one| one.sequence.wrapping_sub(next)).min();
+            self.next = Some(next.wrapping_add(first.unwrap_or(0)));
+        } else {
+            self.take(segment.sequence, segment.payload, segment.len, out);
+        }
+        self.take_waiting(out);
+    }
+
+    fn wait(&mut self, segment: &Segment<'_>) {
+        let payload = segment.payload.to_vec();
+        self.waiting_bytes = self.waiting_bytes.saturating_add(payload.len());
+        self.waiting.push(Waiting { sequence: segment.sequence, payload, len: segment.len });
+    }
+
+    /// Takes the segments that waited and whose turn has come.
+    fn take_waiting(&mut self, out: &mut Vec<Whole>) {
+        while let Some(next) = self.next {
+            let is_due = |one: &Waiting| {
+                let ahead = one.sequence.wrapping_sub(next);
+                ahead == 0 || ahead >= 1 << 31
+            };
+            let Some(at) = self.waiting.iter().position(is_due) else { return };
+            let one = self.waiting.swap_remove(at);
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(one.payload.len());
+            self.take(one.sequence, &one.payload, one.len, out);
+        }
+    }
+
+    /// Takes the bytes of a segment that are new.
+    fn take(&mut self, sequence: u32, payload: &[u8], len: usize, out: &mut Vec<Whole>) {
+        let Some(next) = self.next else { return };
+        let known = usize::try_from(next.wrapping_sub(sequence)).unwrap_or(usize::MAX);
+        if known >= len {
+            return;
+        }
+        let len = len.saturating_sub(known);
+        let payload = payload.get(known..).unwrap_or(&[]);
+        self.next = Some(next.wrapping_add(u32::try_from(len).unwrap_or(0)));
+        self.frames.take(payload, out);
+        self.frames.skip(len.saturating_sub(payload.len()), out);
+    }
+}
+
+impl Frames {
+    /// Takes bytes of the stream.
+    fn take(&mut self, mut bytes: &[u8], out: &mut Vec<Whole>) {
+        if self.is_astray {
+            if !is_beginning(bytes) {
+                return;
+            }
+            self.is_astray = false;
+        }
+        while !bytes.is_empty() {
+            if self.prefix.len() < 4 {
+                let wanted = 4_usize.saturating_sub(self.prefix.len()).min(bytes.len());
+                let (taken, rest) = bytes.split_at(wanted);
+                self.prefix.extend_from_slice(taken);
+                bytes = rest;
+                if let [kind, a, b, c] = *self.prefix.as_slice() {
+                    self.len = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(0);
+                    // Kinds of the NetBIOS session service, RFC 1002 4.3.1.
+                    if !matches!(kind, 0 | 0x81..=0x85) || kind == 0 && self.len < 4 {
+                        return self.stray();
+                    }
+                    self.end_if_whole(out);
+                }
+                continue;
+            }
+            let (taken, rest) =
+                bytes.split_at(self.len.saturating_sub(self.passed).min(bytes.len()));
+            let room = if self.is_cut { 0 } else { HEAD_BYTES.saturating_sub(self.head.len()) };
+            self.head.extend_from_slice(taken.get(..room).unwrap_or(taken));
+            self.passed = self.passed.saturating_add(taken.len());
+            bytes = rest;
+            if self.prefix.first() == Some(&0) && self.head.len() >= 4 && !is_smb(&self.head) {
+                return self.stray();
+            }
+            self.end_if_whole(out);
+        }
+    }
+
+    /// Skips bytes that were not captured.
+    fn skip(&mut self, count: usize, out: &mut Vec<Whole>) {
+        if count == 0 || self.is_astray {
+            return;
+        }
+        let left = self.len.saturating_sub(self.passed);
+        if self.prefix.len() < 4 || count > left || self.head.len() < 64 {
+            return self.stray();
+        }
+        self.is_cut = true;
+        self.passed = self.passed.saturating_add(count);
+        self.end_if_whole(out);
+    }
+
+    fn end_if_whole(&mut self, out: &mut Vec<Whole>) {
+        if self.passed < self.len {
+            return;
+        }
+        let head = core::mem::take(&mut self.head);
+        if self.prefix.first() == Some(&0) {
+            out.push((head, self.len));
+        }
+        *self = Self::default();
+    }
+
+    /// Loses the way: the next frame is looked for at the beginning of a segment.
+    fn stray(&mut self) {
+        *self = Self { is_astray: true, ..Self::default() };
+    }
+}
+
+/// True for bytes with which a frame begins.
+fn is_beginning(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&0) && bytes.get(4..).is_some_and(is_smb)
+}
+
+fn is_smb(message: &[u8]) -> bool {
+    matches!(message, [0xFC..=0xFF, b'S', b'M', b'B', ..])
+}

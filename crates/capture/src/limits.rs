@@ -1,0 +1,65 @@
+//! Limits of captures: of what is written, and of what a file that is read may make a reader hold.
+
+/// Bytes of a capture file, if nobody says another number.
+pub const CAPTURE_BYTES: u64 = 256 << 20;
+
+/// Fewest bytes of a capture file that can be asked for.
+pub const CAPTURE_BYTES_MIN: u64 = 64 << 10;
+
+/// Bytes of messages that wait for the writer. Further messages are counted and left out.
+pub const QUEUED_BYTES: usize = 32 << 20;
+
+/// Bytes that a waiting message costs beside its own.
+pub const QUEUED_OVERHEAD: usize = 128;
+
+/// Bytes of messages that a writer takes from the queue at once.
+pub const TAKEN_BYTES: usize = 1 << 20;
+
+/// Bytes that are kept free at the end of a file for its last block.
+pub const LAST_BLOCK_BYTES: u64 = 1024;
+
+/// Payload of one segment of a stream that is made again. An IPv4 packet has at most 65,535 bytes.
+pub const SEGMENT_BYTES: usize = 61_440;
+
+/// Connections of a capture whose addresses are kept apart.
+pub const CONNECTIONS: usize = 32_768;
+
+/// CREATEs without an answer, and open pipes, that are remembered to find passwords in them. A pipe
+/// beyond that counts as one of which nothing is known.
+pub const PIPES: usize = 4096;
+
+/// Depth to which the elements of a token are followed.
+pub const TOKEN_DEPTH: usize = 16;
+
+/// Bytes of a block of a file that is read. Longer blocks are skipped.
+pub const BLOCK_BYTES: usize = 1 << 20;
+
+/// Interfaces of a section of a file that is read.
+pub const INTERFACES: usize = 256;
+
+/// Bytes of a comment that is shown.
+pub const COMMENT_BYTES: usize = 4096;
+
+/// Connections of a file that are followed at once. The oldest one is forgotten for a further one.
+pub const FLOWS: usize = 256;
+
+/// Bytes at the head of a message that are kept while the rest of it passes by.
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// Segments that wait for an earlier one, of each direction of a connection.
+pub const WAITING_SEGMENTS: usize = 256;
+
+/// Bytes of segments that wait for an earlier one, of each direction of a connection.
+pub const WAITING_BYTES: usize = 256 << 10;
+
+/// Requests without an answer that are remembered.
+pub const REQUESTS: usize = 65_536;
+
+/// Open files, leases and shares whose names are remembered, each.
+pub const NAMES: usize = 65_536;
+
+/// Messages of one frame that are shown.
+pub const MESSAGES_OF_FRAME: usize = 1024;
+
+/// Characters of a name that are shown.
+pub const NAME_CHARS: usize = 400;

@@ -1,0 +1,148 @@
+//! Overwrites what would let the reader of a capture guess passwords or log on as somebody: the answers of
+//! NTLM and the tickets of Kerberos in SESSION_SETUP and in remote procedure calls, and the calls that carry
+//! passwords. Messages keep their length and their structure. Data of files is not touched.
+
+mod pipes;
+mod token;
+
+use alloc::collections::BTreeMap;
+use core::ops::Range;
+
+use frevo_wire::command::{create, ioctl, session_setup, write};
+use frevo_wire::compound::Compound;
+use frevo_wire::{Command, FileId, Header};
+
+use crate::limits::PIPES;
+use pipes::Pipe;
+
+/// Overwrites secrets, and remembers the pipes in which there may be some.
+#[derive(Debug, Default)]
+pub struct Blanker {
+    /// Pipes that are being opened: by connection and MessageId.
+    asked: BTreeMap<(u64, u64), Pipe>,
+    /// Open pipes.
+    open: BTreeMap<FileId, Pipe>,
+}
+
+/// Frames of both ends begin with a message of one of these kinds.
+const SMB2: &[u8] = &frevo_wire::header::PROTOCOL_ID;
+
+impl Blanker {
+    /// Overwrites the secrets in a frame, which `connection` carried. The frame is decrypted and expanded,
+    /// and has no prefix.
+    pub fn blank(&mut self, connection: u64, frame: &mut [u8]) {
+        if !frame.starts_with(SMB2) {
+            return;
+        }
+        // Offsets do not move, because no message changes its length.
+        let mut at = 0;
+        let mut made = None;
+        while let Some(Ok((_, message))) = Compound::new(frame.get(at..).unwrap_or(&[])).next() {
+            let len = message.len();
+            let is_last = len >= frame.len().saturating_sub(at);
+            if let Some(message) = frame.get_mut(at..at.saturating_add(len)) {
+                self.message(connection, message, &mut made);
+            }
+            if is_last || len == 0 {
+                break;
+            }
+            at = at.saturating_add(len);
+        }
+    }
+
+    /// `made` is the pipe that the message before it in the compound has opened.
+    fn message(&mut self, connection: u64, message: &mut [u8], made: &mut Option<Pipe>) {
+        let Ok(header) = Header::parse(message) else { return };
+        let is_response = header.is_response();
+        match header.command {
+            Command::SESSION_SETUP => {
+                if let Some(range) = token_range(message, is_response)
+                    && let Some(token) = message.get_mut(range)
+                {
+                    token::blank(token);
+                }
+            }
+            Command::CREATE if is_response => self.opened(connection, &header, message),
+            Command::CREATE => *made = self.asked(connection, &header, message),
+            Command::CLOSE if !is_response => {
+                if let Ok(request) = frevo_wire::command::close::Request::parse(message) {
+                    self.open.remove(&request.file_id);
+                }
+            }
+            Command::WRITE if !is_response => {
+                let Ok(request) = write::Request::parse(message) else { return };
+                let (id, range) = (request.file_id, request.data_range);
+                self.data(id, range, message, *made);
+            }
+            Command::IOCTL if !is_response => {
+                let Ok(request) = ioctl::Request::parse(message) else { return };
+                if request.ctl_code != ioctl::CtlCode::PIPE_TRANSCEIVE {
+                    return;
+                }
+                let (id, range) = (request.file_id, range_of(message, 24, 28));
+                self.data(id, range, message, *made);
+            }
+            _ => {}
+        }
+    }
+
+    /// Overwrites the data that is written to a pipe.
+    fn data(&self, id: FileId, range: Range<usize>, message: &mut [u8], made: Option<Pipe>) {
+        let known = if id == FileId::ALL_ONES { made } else { self.open.get(&id).copied() };
+        if let Some(data) = message.get_mut(range) {
+            pipes::blank(known, data);
+        }
+    }
+
+    /// Remembers a pipe that a client opens.
+    fn asked(&mut self, connection: u64, header: &Header, message: &[u8]) -> Option<Pipe> {
+        let request = create::Request::parse(message).ok()?;
+        let pipe = Pipe::named(&request.name.to_string_lossy())?;
+        if self.asked.len() < PIPES {
+            self.asked.insert((connection, header.message_id), pipe);
+        }
+        Some(pipe)
+    }
+
+    /// Learns the FileId of a pipe.
+    fn opened(&mut self, connection: u64, header: &Header, message: &[u8]) {
+        if header.status == frevo_wire::Status::PENDING {
+            return;
+        }
+        let Some(pipe) = self.asked.remove(&(connection, header.message_id)) else { return };
+        let Ok(response) = create::Response::parse(message) else { return };
+        if self.open.len() < PIPES {
+            self.open.insert(response.file_id, pipe);
+        }
+    }
+
+    /// Forgets the requests of a connection that has ended.
+    pub fn forget(&mut self, connection: u64) {
+        self.asked.retain(|(of, _), _| *of != connection);
+    }
+}
+
+/// Returns the place of the token in a SESSION_SETUP.
+fn token_range(message: &[u8], is_response: bool) -> Option<Range<usize>> {
+    let (len, at) = if is_response {
+        (session_setup::Response::parse(message).ok()?.security_buffer.len(), 4)
+    } else {
+        (session_setup::Request::parse(message).ok()?.security_buffer.len(), 12)
+    };
+    let field = message.get(64_usize.saturating_add(at)..)?.first_chunk::<2>()?;
+    let start = usize::from(u16::from_le_bytes(*field));
+    Some(start..start.saturating_add(len))
+}
+
+/// Returns the range that two fields of the body tell, offset and length.
+fn range_of(message: &[u8], offset_at: usize, len_at: usize) -> Range<usize> {
+    let field = |at: usize| {
+        let field = message.get(at.saturating_add(64)..).and_then(|rest| rest.first_chunk());
+        field.map_or(0, |field| usize::try_from(u32::from_le_bytes(*field)).unwrap_or(0))
+    };
+    let (start, len) = (field(offset_at), field(len_at));
+    start..start.saturating_add(len)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+use std::vec;
+use std::vec::Vec;
+
+use frevo_wire::codec::Writer;
+use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
+use frevo_wire::command::session_setup::SessionSetupFlags;
+use frevo_wire::create_context::CreateContexts;
+use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
+use frevo_wire::{HeaderFlags, Route, Status, Utf16};
+
+use super::*;
+
+const SECRET: u8 = 0xA5;
+
+fn message(
+    command: Command,
+    message_id: u64,
+    is_response: bool,
+    body: impl FnOnce(&mut Writer<'_>),
+) -> Vec<u8> {
+    let flags = if is_response { HeaderFlags::SERVER_TO_REDIR } else { HeaderFlags::EMPTY };
+    let header = Header {
+        credit_charge: 1,
+        status: Status::SUCCESS,
+        command,
+        credits: 1,
+        flags,
+        next_command: 0,
+        message_id,
+        route: Route::Sync { process_id: 0, tree_id: 1 },
+        session_id: 7,
+        signature: [0; 16],
+    };
+    let mut bytes = header.to_bytes().to_vec();
+    body(&mut Writer::from(&mut bytes, 0));
+    bytes
+}
+
+fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![tag];
+    match u8::try_from(content.len()) {
+        Ok(len) if len < 0x80 => bytes.push(len),
+        _ => {
+            bytes.push(0x82);
+            bytes.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+        }
+    }
+    bytes.extend(content);
+    bytes
+}
+
+/// An AUTHENTICATE_MESSAGE whose secrets are bytes of SECRET.
+fn authenticate() -> Vec<u8> {
+    let mut bytes = b"NTLMSSP\0\x03\0\0\0".to_vec();
+    let mut payload: Vec<u8> = Vec::new();
+    let (user, secret) = (b"a\0n\0n\0".to_vec(), |len| vec![SECRET; len]);
+    for field in [secret(24), secret(300), vec![], user.clone(), user, secret(16)] {
+        let len = u16::try_from(field.len()).unwrap().to_le_bytes();
+        let offset = u32::try_from(88 + payload.len()).unwrap().to_le_bytes();
+        bytes.extend([&len[..], &len, &offset].concat());
+        payload.extend(field);
+    }
+    bytes.extend([1, 2, 3, 4, 10, 0, 0, 0, 0, 0, 0, 15]);
+    bytes.extend(secret(16));
+    bytes.extend(payload);
+    bytes
+}
+
+/// A NegTokenResp with it.
+fn spnego_authenticate() -> Vec<u8> {
+    let token = der(0xA2, &der(OCTET_STRING, &authenticate()));
+    let mic = der(0xA3, &der(OCTET_STRING, &[1, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0, 0]));
+    der(0xA1, &der(0x30, &[token, mic].concat()))
+}
+
+const OCTET_STRING: u8 = 4;
+
+/// A NegTokenInit with an AP-REQ, whose ciphertexts are bytes of SECRET.
+fn kerberos() -> Vec<u8> {
+    let cipher = der(0xA2, &der(OCTET_STRING, &[SECRET; 400]));
+    let etype = der(0xA0, &der(2, &[18]));
+    let encrypted = der(0x30, &[etype, cipher].concat());
+    let realm = der(0xA1, &der(0x1B, b"EXAMPLE.ORG"));
+    let ticket = der(0x61, &der(0x30, &[realm, der(0xA3, &encrypted)].concat()));
+    let options = der(0xA2, &der(3, &[0, 0x20, 0, 0, 0]));
+    let request = [options, der(0xA3, &ticket), der(0xA4, &encrypted)].concat();
+    let request = der(0x6E, &der(0x30, &request));
+    let oid = der(6, &[0x2A, 0x86, 0x48, 0x86, 0xF7, 0x12, 1, 2, 2]);
+    let gss = der(0x60, &[&oid[..], &[1, 0], &request].concat());
+    let mechanisms = der(0xA0, &der(0x30, &oid));
+    let init = der(0xA0, &der(0x30, &[mechanisms, der(0xA2, &der(OCTET_STRING, &gss))].concat()));
+    let spnego = der(6, &[0x2B, 6, 1, 5, 5, 2]);
+    der(0x60, &[spnego, init].concat())
+}
+
+fn session_setup(token: &[u8]) -> Vec<u8> {
+    let request = session_setup::Request {
+        flags: SessionSetupFlags::EMPTY,
+        security_mode: SecurityMode::SIGNING_ENABLED,
+        capabilities: GlobalCapabilities::EMPTY,
+        previous_session_id: 0,
+        security_buffer: token,
+    };
+    message(Command::SESSION_SETUP, 2, false, |w| request.encode(w))
+}
+
+fn secret_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|byte| **byte == SECRET).count()
+}
+
+#[test]
+fn the_answers_of_ntlm_are_overwritten() {
+    for token in [authenticate(), spnego_authenticate()] {
+        let mut frame = session_setup(&token);
+        let before = frame.clone();
+        assert!(secret_bytes(&frame) >= 24 + 300 + 16 + 16);
+        Blanker::default().blank(1, &mut frame);
+        assert_eq!(secret_bytes(&frame), 0);
+        // Everything else is as it was: names, lengths, the challenge's flags.
+        for (old, new) in before.iter().zip(&frame) {
+            assert!(old == new || *old == SECRET && *new == 0);
+        }
+    }
+}
+
+#[test]
+fn the_tickets_of_kerberos_are_overwritten() {
+    let mut frame = session_setup(&kerberos());
+    let before = frame.clone();
+    assert_eq!(secret_bytes(&frame), 800);
+    Blanker::default().blank(1, &mut frame);
+    assert_eq!(secret_bytes(&frame), 0);
+    for (old, new) in before.iter().zip(&frame) {
+        assert!(old == new || *old == SECRET && *new == 0);
+    }
+}
+
+#[test]
+fn a_token_of_unknown_form_is_overwritten() {
+    let unknown = der(0x30, &der(OCTET_STRING, &[SECRET; 100]));
+    let broken = {
+        let mut token = kerberos();
+        token.truncate(600);
+        token
+    };
+    for token in [vec![SECRET; 90], unknown, broken] {
+        let mut frame = session_setup(&token);
+        Blanker::default().blank(1, &mut frame);
+        assert_eq!(secret_bytes(&frame), 0);
+    }
+}
+
+/// A request of a remote procedure call whose arguments are bytes of SECRET.
+fn call(opnum: u16) -> Vec<u8> {
+    let len = 24_u16 + 500;
+    let mut pdu = vec![5, 0, 0, 3, 0x10, 0, 0, 0];
+    pdu.extend(len.to_le_bytes());
+    pdu.extend([0, 0, 1, 0, 0, 0, 0, 2, 0, 0, 0, 0]);
+    pdu.extend(opnum.to_le_bytes());
+    pdu.extend([SECRET; 500]);
+    pdu
+}
+
+fn open(blanker: &mut Blanker, name: &str, id: FileId) {
+    let request = create::Request {
+        requested_oplock_level: create::OplockLevel::NONE,
+        impersonation_level: create::ImpersonationLevel::IMPERSONATION,
+        desired_access: AccessMask::FILE_ALL,
+        file_attributes: FileAttributes::NORMAL,
+        share_access: create::ShareAccess::READ,
+        create_disposition: create::CreateDisposition::OPEN,
+        create_options: create::CreateOptions::EMPTY,
+        name: Utf16::from_str(name),
+        contexts: CreateContexts::EMPTY,
+    };
+    blanker.blank(1, &mut message(Command::CREATE, 5, false, |w| request.encode(w)));
+    let response = create::Response {
+        oplock_level: create::OplockLevel::NONE,
+        flags: create::CreateFlags::EMPTY,
+        create_action: create::CreateAction::OPENED,
+        creation_time: FileTime(0),
+        last_access_time: FileTime(0),
+        last_write_time: FileTime(0),
+        change_time: FileTime(0),
+        allocation_size: 0,
+        end_of_file: 0,
+        file_attributes: FileAttributes::NORMAL,
+        file_id: id,
+        contexts: CreateContexts::EMPTY,
+    };
+    blanker.blank(1, &mut message(Command::CREATE, 5, true, |w| response.encode(w)));
+}
+
+/// The bytes of SECRET that are left of a call, in a WRITE and in an IOCTL.
+fn left_of(blanker: &mut Blanker, id: FileId, data: &[u8]) -> [usize; 2] {
+    let written = write::Request::new(id, 0, data);
+    let mut write = message(Command::WRITE, 6, false, |w| written.encode(w));
+    let code = ioctl::CtlCode::PIPE_TRANSCEIVE;
+    let asked = ioctl::Request::fsctl(code, id, data, 1024);
+    let mut ioctl = message(Command::IOCTL, 7, false, |w| asked.encode(w));
+    blanker.blank(1, &mut write);
+    blanker.blank(1, &mut ioctl);
+    [secret_bytes(&write), secret_bytes(&ioctl)]
+}
+
+#[test]
+fn calls_that_carry_passwords_are_overwritten() {
+    let id = FileId { persistent: 3, volatile: 4 };
+    let blanker = &mut Blanker::default();
+    open(blanker, "samr", id);
+    for opnum in [37, 38, 54, 55, 58, 63, 66, 67, 73] {
+        assert_eq!(left_of(blanker, id, &call(opnum)), [0, 0], "{opnum}");
+    }
+    assert_eq!(left_of(blanker, id, &call(5)), [500, 500]);
+    // The rest of a call that is too long for one message.
+    assert_eq!(left_of(blanker, id, &[SECRET; 90]), [0, 0]);
+    open(blanker, "\\PIPE\\LsaRpc", id);
+    assert_eq!(left_of(blanker, id, &call(29)), [0, 0]);
+    assert_eq!(left_of(blanker, id, &call(15)), [500, 500]);
+    open(blanker, "netlogon", id);
+    assert_eq!(left_of(blanker, id, &call(0)), [0, 0]);
+    open(blanker, "srvsvc", id);
+    assert_eq!(left_of(blanker, id, &call(55)), [500, 500]);
+}
+
+#[test]
+fn a_pipe_of_which_nothing_is_known_counts_as_one_with_passwords() {
+    let id = FileId { persistent: 3, volatile: 4 };
+    let blanker = &mut Blanker::default();
+    assert_eq!(left_of(blanker, id, &call(55)), [0, 0]);
+    // The data of files is not touched.
+    open(blanker, "notes.txt", id);
+    assert_eq!(left_of(blanker, id, &[SECRET; 90]), [90, 90]);
+}
+
+#[test]
+fn a_logon_in_a_pipe_is_overwritten() {
+    let id = FileId { persistent: 3, volatile: 4 };
+    let blanker = &mut Blanker::default();
+    open(blanker, "srvsvc", id);
+    let token = authenticate();
+    let len = u16::try_from(16 + 4 + 8 + token.len()).unwrap();
+    let mut pdu = vec![5, 0, 16, 3, 0x10, 0, 0, 0];
+    pdu.extend(len.to_le_bytes());
+    pdu.extend(u16::try_from(token.len()).unwrap().to_le_bytes());
+    pdu.extend([0; 4 + 4 + 8]);
+    pdu.extend(token);
+    assert_eq!(left_of(blanker, id, &pdu), [0, 0]);
+}
+
+#[test]
+fn a_message_in_a_compound_is_overwritten() {
+    let mut first = message(Command::ECHO, 1, false, |w| {
+        w.u16(4).u16(0);
+    });
+    first.resize(72, 0);
+    first[20..24].copy_from_slice(&72_u32.to_le_bytes());
+    let mut frame = [first, session_setup(&authenticate())].concat();
+    Blanker::default().blank(1, &mut frame);
+    assert_eq!(secret_bytes(&frame), 0);
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_taken(mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300)) {
+        token::blank(&mut bytes);
+        pipes::blank(None, &mut bytes);
+        pipes::blank(Some(Pipe::Accounts), &mut bytes);
+        let mut frame = session_setup(&bytes);
+        Blanker::default().blank(1, &mut frame);
+    }
+}
