@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -51,6 +51,61 @@ pub async fn ask(socket: &Path, path: &str, body: Option<&str>) -> Result<Bytes,
     }
 }
 
+/// Asks the server that listens at `socket` by a POST, and gives each part of the answer to `take`, until
+/// the answer ends or `take` returns false.
+///
+/// # Errors
+/// See [`Failure`].
+pub async fn follow(
+    socket: &Path,
+    path: &str,
+    body: &str,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> Result<(), Failure> {
+    let broken = |error: hyper::Error| Failure::Broken(error.to_string());
+    let stream = UnixStream::connect(socket).await.map_err(Failure::Unreachable)?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let content = Full::new(Bytes::from(body.to_owned()));
+    let request = Request::builder().method("POST").uri(path).header("host", "localhost");
+    let request = request.body(content).map_err(|error| Failure::Broken(error.to_string()))?;
+    let asked = async move {
+        let answer = sender.send_request(request).await.map_err(broken)?;
+        if answer.status() != StatusCode::OK {
+            return Err(refused(answer).await);
+        }
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(broken)?;
+            if frame.data_ref().is_some_and(|part| !take(part)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        biased;
+        answer = asked => answer,
+        ended = connection => Err(over(ended)),
+    }
+}
+
+/// The refusal that an answer tells.
+async fn refused(answer: hyper::Response<Incoming>) -> Failure {
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
+    let refusal = body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+    let why = refusal.map_or_else(|| status.to_string(), |refusal: Refusal| refusal.error);
+    Failure::Refused { status: status.as_u16(), why }
+}
+
+/// The end of a connection that has not answered.
+fn over(ended: Result<(), hyper::Error>) -> Failure {
+    Failure::Broken(match ended {
+        Ok(()) => String::from("the server closed the connection"),
+        Err(error) => error.to_string(),
+    })
+}
+
 async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<Bytes, Failure> {
     let broken = |error: hyper::Error| Failure::Broken(error.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -75,10 +130,7 @@ async fn exchange(stream: UnixStream, path: &str, body: Option<&str>) -> Result<
         answer = asked => answer,
         // Without an answer the connection's future ends only if the connection breaks, so that is
         // the error.
-        ended = connection => Err(Failure::Broken(match ended {
-            Ok(()) => String::from("the server closed the connection"),
-            Err(error) => error.to_string(),
-        })),
+        ended = connection => Err(over(ended)),
     }
 }
 

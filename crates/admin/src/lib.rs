@@ -13,6 +13,7 @@
 
 mod access;
 mod answers;
+mod capture;
 pub mod client;
 mod cluster;
 mod connection_slots;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use frevo_server::{Reviewed, Server};
 
 pub use access::Token;
+pub use capture::CaptureBody;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };

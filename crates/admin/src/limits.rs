@@ -31,6 +31,12 @@ pub const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Time in which snapshots that were asked for are made or removed.
 pub const SNAPSHOTS_TIME: Duration = Duration::from_secs(600);
 
+/// Longest time of a capture of messages.
+pub const CAPTURE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Time after which a capture is looked at if little waits in it.
+pub const CAPTURE_LOOK: Duration = Duration::from_millis(20);
+
 /// Time for which quotas of users that were read are shown.
 pub const QUOTAS_AGE: Duration = Duration::from_secs(60);
 

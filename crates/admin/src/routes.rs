@@ -16,7 +16,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::access::{Caller, fault_of, has_token, is_of_another_site};
-use crate::answers::{Answer, json, refusal, text};
+use crate::answers::{Answer, capture, json, refusal, text};
+use crate::capture::CaptureBody;
 use crate::connection_slots::PeerSlot;
 use crate::health::Health;
 use crate::history::{self, History};
@@ -43,13 +44,15 @@ const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration
 const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its configuration has [share.snapshots] or keep_deleted";
 
 /// All paths but those of the page.
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 15] = [
     "/status",
     "/metrics",
     "/history",
     "/shares",
     "/log-level",
     "/kick",
+    "/capture",
+    "/capture/end",
     "/accounts",
     "/reload",
     "/cluster",
@@ -161,10 +164,9 @@ impl Service {
                 Ok(wanted) => self.kick(wanted, caller).await,
                 Err(answer) => answer,
             },
-            (&Method::POST, "/accounts") => match body(request).await {
-                Ok(AccountsBody { file }) => self.read_accounts(file).await,
-                Err(answer) => answer,
-            },
+            (&Method::POST, "/capture") => self.capture(request, caller).await,
+            (&Method::POST, "/capture/end") => self.end_capture(),
+            (&Method::POST, "/accounts") => self.read_accounts(request).await,
             (&Method::POST, "/reload") => self.reload().await,
             (&Method::GET, "/cluster") => self.cluster(),
             (&Method::POST, "/cluster") => match body(request).await {
@@ -206,7 +208,34 @@ impl Service {
         }
     }
 
-    async fn read_accounts(&self, file: PathBuf) -> Answer {
+    /// Begins a capture, whose blocks are the body of the answer.
+    async fn capture(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+        if caller == Caller::Remote {
+            return refusal(StatusCode::FORBIDDEN, "captures are for the admin socket alone");
+        }
+        let wanted: CaptureBody = match body(request).await {
+            Ok(wanted) => wanted,
+            Err(answer) => return answer,
+        };
+        match wanted.begin(&self.admin.server, by_whom(caller)) {
+            Ok(blocks) => capture(blocks),
+            Err((status, why)) => refusal(status, &why),
+        }
+    }
+
+    /// Ends the capture under way, whose body then ends.
+    fn end_capture(&self) -> Answer {
+        match self.admin.server.end_capture() {
+            true => json(&serde_json::json!({ "ended": true })),
+            false => refusal(StatusCode::NOT_FOUND, "there is no capture"),
+        }
+    }
+
+    async fn read_accounts(&self, request: Request<Incoming>) -> Answer {
+        let AccountsBody { file } = match body(request).await {
+            Ok(wanted) => wanted,
+            Err(answer) => return answer,
+        };
         match self.admin.accounts.read_again(file).await {
             Ok(reviewed) => json(&reviewed),
             Err(NotRead::OtherFile) => {

@@ -124,11 +124,11 @@ pub use audit::Events;
 pub use base::watchdog::client_served;
 #[doc(inline)]
 pub use embed::{
-    ActivityStatus, ChannelStatus, ClassStatus, Connection, ErrorStatus, HeldStatus, IntoListeners,
-    Kick, Kicked, LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, OpenStatus, RateStatus,
-    Reload, Rows, RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus,
-    ShareSpace, ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer,
-    TargetStatus, UserList, WitnessStatus, vfs,
+    ActivityStatus, CaptureStream, CaptureTarget, Captured, ChannelStatus, ClassStatus, Connection,
+    ErrorStatus, HeldStatus, IntoListeners, Kick, Kicked, LatencyBuckets, LeaseStatus, Limits,
+    LockStatus, Metrics, NotCaptured, OpenStatus, RateStatus, Reload, Rows, RpcConnectionStatus,
+    Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace, ShareStatus, Site, Sites,
+    Status, StatusQuery, TargetHealth, TargetServer, TargetStatus, UserList, WitnessStatus, vfs,
 };
 #[doc(hidden)]
 pub use embed::{

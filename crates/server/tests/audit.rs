@@ -17,6 +17,7 @@ use std::time::Duration;
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_net::quic::{Decision, Verdict};
 use frevo_posix::{PosixOptions, PosixVfs};
+use frevo_server::CaptureTarget;
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
 use frevo_server::internal::limits::{
@@ -285,6 +286,7 @@ async fn everything(world: &World) {
         let decision = Decision::on(b"", verdict);
         frevo_server::internal::state::audit_certificate(&world.server, broken_peer(), &decision);
     }
+    drop(world.embedded.capture(CaptureTarget::default(), 1 << 20, true, "a test"));
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
     // The program `frevo` emits these five events and tests them itself. Here they are only
@@ -314,6 +316,9 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("logon", &[("outcome", "success"), ("user", "ann"), ("purpose", "new")]);
     found("logon", &[("outcome", "refused"), ("user", "ann"), ("reason", "the password is wrong")]);
     found("throttle", &[("user", "ann")]);
+    for change in ["begin", "end"] {
+        found("capture", &[("change", change), ("target", "everything"), ("by", "a test")]);
+    }
     found("connect", &[("user", "bob"), ("share", "data")]);
     found("create", &[("user", "ann"), ("path", "a\u{202e}b"), ("action", "created")]);
     found("create", &[("user", "bob"), ("path", "e"), ("action", "overwritten")]);

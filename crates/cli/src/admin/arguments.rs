@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
 
 use crate::exit::EXIT_CODES;
-use crate::remote::connection_options::Connection;
+use crate::remote::connection_options::{Connection, parse_capture_size};
 use crate::remote::location::Url;
 
 /// The dialects that a cluster can have as its maximum.
@@ -18,6 +18,13 @@ NAME alone is looked up among users, sessions, open files and shares. A client w
 session ended may log on again: `frevo user disable` forbids that.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 there is nothing of this name";
+
+const CAPTURE_HELP: &str = "\
+The messages are decrypted; the content of files is in them. Only messages for which all that is \
+named is true are captured. `frevo decode FILE` shows them. The capture ends at its size, at its time \
+or with Ctrl-C; the audit log has a line for its begin and its end.
+
+Exit codes: 0 ok, 1 failed, 2 usage (FILE exists, or there is a capture already), 5 no server runs";
 
 const TOP_HELP: &str = "\
 WAITS FOR names what took most of the time: disk, others (locks and lease breaks), \
@@ -65,6 +72,9 @@ pub(crate) enum AdminCommand {
     /// Disconnect a user, a session, an open file or everybody from a share
     #[command(after_help = KICK_HELP)]
     Kick(KickArguments),
+    /// Write the messages of a session, user, client or share to a file for Wireshark
+    #[command(after_help = CAPTURE_HELP)]
+    Capture(CaptureArguments),
     /// Show the cluster that this server is a node of, and move its shares
     #[command(after_help = CLUSTER_HELP)]
     Cluster(ClusterArguments),
@@ -247,6 +257,53 @@ pub(crate) struct KickArguments {
     /// open:ID, share:NAME
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo capture`
+#[derive(Debug, Args)]
+pub(crate) struct CaptureArguments {
+    /// File to write; it must not exist yet
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+
+    /// Ask the server of this machine, over its admin socket
+    #[arg(long, required = true)]
+    pub(crate) server: bool,
+
+    /// Capture this session, as `frevo status` shows it
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+
+    /// Capture the sessions of this account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+
+    /// Capture the client at this address
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) address: Option<IpAddr>,
+
+    /// Capture the uses of this share
+    #[arg(long, value_name = "NAME")]
+    pub(crate) share: Option<String>,
+
+    /// Capture everything
+    #[arg(long, required_unless_present_any = ["session", "user", "address", "share"], conflicts_with_all = ["session", "user", "address", "share"])]
+    pub(crate) all: bool,
+
+    /// End the capture after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) time: u64,
+
+    /// End the capture at this size (bytes; k, M, G)
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_capture_size)]
+    pub(crate) capture_size: u64,
+
+    /// Keep the answers and tickets of logons, and calls that carry passwords
+    #[arg(long)]
+    pub(crate) capture_secrets: bool,
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,

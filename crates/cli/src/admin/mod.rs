@@ -1,7 +1,8 @@
-//! `frevo status`, `opens`, `top`, `kick`, `cluster`, `snapshots` and `log-level`: the server of this machine.
+//! `frevo status`, `opens`, `top`, `kick`, `capture`, `cluster`, `snapshots` and `log-level`: the server of this machine.
 
 pub(crate) mod account_file;
 pub(crate) mod arguments;
+mod capture;
 mod cluster;
 mod figures;
 mod kick;
@@ -35,6 +36,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             AdminCommand::Opens(arguments) => status::opens(arguments).await,
             AdminCommand::Top(arguments) => top::run(arguments).await,
             AdminCommand::Kick(arguments) => kick::run(arguments).await,
+            AdminCommand::Capture(arguments) => capture::run(arguments).await,
             AdminCommand::Cluster(arguments) => cluster::run(arguments).await,
             AdminCommand::Snapshots(arguments) => snapshots::run(arguments).await,
             AdminCommand::LogLevel(arguments) => log_level::run(arguments).await,

@@ -8,7 +8,7 @@ use frevo_config::Config;
 
 use super::arguments::ServerPlace;
 use crate::config_checks;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Done, Exit, Failure};
 use crate::state;
 
 /// The runtime directory of the service's unit.
@@ -72,11 +72,30 @@ pub(super) async fn ask(
     path: &str,
     body: Option<&str>,
 ) -> Result<Vec<u8>, Failure> {
+    let answer = first_answer(place, async |socket| client::ask(socket, path, body).await);
+    answer.await.map(|answer| answer.to_vec())
+}
+
+/// Asks the server for an answer without end, and gives its parts to `take` until that returns false.
+pub(super) async fn follow(
+    place: &ServerPlace,
+    path: &str,
+    body: &str,
+    mut take: impl FnMut(&[u8]) -> bool,
+) -> Done {
+    first_answer(place, async |socket| client::follow(socket, path, body, &mut take).await).await
+}
+
+/// Asks at one socket after the other, until a server answers.
+async fn first_answer<T>(
+    place: &ServerPlace,
+    mut asking: impl AsyncFnMut(&Path) -> Result<T, Refused>,
+) -> Result<T, Failure> {
     let candidates = candidates(place)?;
     let mut denied = None;
     for socket in &candidates {
-        match client::ask(socket, path, body).await {
-            Ok(answer) => return Ok(answer.to_vec()),
+        match asking(socket).await {
+            Ok(answer) => return Ok(answer),
             Err(Refused::Unreachable(error)) => {
                 if error.kind() == io::ErrorKind::PermissionDenied {
                     denied.get_or_insert(socket);

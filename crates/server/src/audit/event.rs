@@ -52,6 +52,8 @@ kinds! {
     Limit = "limit",
     /// An administrator ended sessions or closed files.
     Kick = "kick",
+    /// An administrator began or ended a capture of messages.
+    Capture = "capture",
     /// An administrator moves shares of a cluster, or a share has another owner.
     Cluster = "cluster",
     /// A snapshot of a share was made or removed.

@@ -64,7 +64,8 @@ impl Connection {
         let elements = self.split(&opened)?;
         let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
         let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
-        let assembly = Assembly::new(opened.sealed.clone());
+        let mut assembly = Assembly::new(opened.sealed.clone());
+        assembly.is_captured = self.capture_received(&opened);
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
         // `shown` is boxed, because only compounds need it and most frames have one request.

@@ -69,6 +69,8 @@ pub(super) struct Assembly {
     hashed: Option<(Command, u64, Status)>,
     /// True if one of several messages is of a clustered share.
     pub(super) is_limited: bool,
+    /// True if the request went into a capture: the responses go there, too.
+    pub(super) is_captured: bool,
 }
 
 impl Assembly {
@@ -84,6 +86,7 @@ impl Assembly {
             request_seal: sealed,
             hashed: None,
             is_limited: false,
+            is_captured: false,
         }
     }
 
@@ -129,7 +132,8 @@ impl Assembly {
 
     /// Sends what is there; what comes next starts a frame of its own.
     pub(super) fn flush(&mut self, connection: &Connection) {
-        let rest = Self::new(self.request_seal.clone());
+        let is_captured = self.is_captured;
+        let rest = Self { is_captured, ..Self::new(self.request_seal.clone()) };
         std::mem::replace(self, rest).send(connection);
     }
 
@@ -273,7 +277,7 @@ impl Assembly {
 
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
-        let invalidates = self.invalidates;
+        let (invalidates, is_captured) = (self.invalidates, self.is_captured);
         let Self { bytes, parts, payload, seal, hashed, compressed, .. } = self;
         if parts.is_empty() {
             return;
@@ -300,6 +304,9 @@ impl Assembly {
         if length > FRAME_MAX - TRANSFORM_HEADER_LEN {
             connection.disconnect(Doom::Rule("the response is longer than a frame"));
             return;
+        }
+        if is_captured && tail.is_none() {
+            connection.capture_sent(&frame);
         }
         let is_whole = tail.is_none() && hashed.is_none();
         let finish = move |frame: Buf| OutFrame::new(frame).invalidating(invalidates);
@@ -439,8 +446,9 @@ pub(super) fn send_interim(
     connection: &Connection,
     rq: &Request<'_>,
     async_id: u64,
-    seal: Option<&Channel>,
+    assembly: &Assembly,
 ) {
+    let seal = assembly.request_seal();
     if rq.tree.as_ref().is_some_and(|tree| !tree.is_served()) {
         return connection.disconnect(ANOTHER_SERVES);
     }
@@ -467,6 +475,9 @@ pub(super) fn send_interim(
         None => ReplyGuard::None,
         Some(channel) => ReplyGuard::Sealed(channel),
     };
+    if assembly.is_captured {
+        connection.capture_sent(&frame);
+    }
     let frame = match connection.protect_now(frame, guard) {
         Ok(frame) => frame,
         Err(why) => return connection.disconnect(why),

@@ -60,6 +60,11 @@ impl Connection {
             is_unsigned: false,
             transport_seals: self.info.accepts_transport_security(),
         };
+        self.capture_unasked(&frame, &channel.session, |share| {
+            let opens = parcel.opens();
+            let mut opens = opens.filter_map(|OpenId(id)| channel.session.open_by_volatile(id));
+            opens.any(|open| share.is(&open.tree().share.name))
+        });
         let guard = if rule.is_sealed() { ReplyGuard::Sealed(&channel) } else { ReplyGuard::None };
         let frame = match self.protect_now(frame, guard) {
             Ok(frame) => frame,

@@ -123,6 +123,7 @@ impl Connection {
         notification.encode(&mut Writer::from(&mut bytes, 0));
         let mut frame = Buf::with_headroom(HEADROOM, bytes.len());
         frame.extend_from_slice(&bytes);
+        self.capture_unasked(&frame, &channel.session, |_| false);
         if rule.is_sealed() {
             return self.protect_now(frame, ReplyGuard::Sealed(channel));
         }

@@ -14,6 +14,7 @@ mod attention;
 mod authentication;
 mod breaks;
 mod burst;
+mod captured;
 mod direct;
 mod driver;
 mod end_reason;
@@ -88,6 +89,8 @@ pub(crate) struct Connection {
     notices: Notices,
     /// The device's part. None unless the transport moves data by RDMA.
     rdma: Option<Box<direct::Direct>>,
+    /// Its place in a capture, once it has had a frame for one.
+    tapped: captured::Tapped,
     /// Its span, which ends with it.
     #[cfg(feature = "traces")]
     span: tracing::Span,
@@ -120,6 +123,7 @@ impl Connection {
             attention: Attention::default(),
             notices,
             rdma: None,
+            tapped: captured::Tapped::default(),
         }
     }
 

@@ -162,7 +162,7 @@ impl Connection {
         }
         // Responses to earlier requests of the compound precede the interim response.
         assembly.flush(self);
-        send_interim(self, rq, async_id, assembly.request_seal());
+        send_interim(self, rq, async_id, assembly);
         let stopped = async {
             tokio::select! {
                 biased;

@@ -20,6 +20,8 @@ pub mod vfs;
 
 #[doc(hidden)]
 pub use crate::ipc::tcp::Port as RpcPort;
+pub use crate::objects::capture_stream::{CaptureStream, Captured, NotCaptured};
+pub use crate::objects::captures::CaptureTarget;
 pub use crate::objects::kick::{Kick, Kicked};
 #[doc(hidden)]
 pub use crate::objects::shadow_copies::Snapshotter;

@@ -17,13 +17,15 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    IntoListeners, Kick, Kicked, Limits, Metrics, RateStatus, Reload, ServerBuilder, ServerStatus,
-    ShareSpace, ShareStatus, Status, StatusQuery, probe, snapshot,
+    CaptureStream, CaptureTarget, IntoListeners, Kick, Kicked, Limits, Metrics, NotCaptured,
+    RateStatus, Reload, ServerBuilder, ServerStatus, ShareSpace, ShareStatus, Status, StatusQuery,
+    probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
 use crate::ipc::tcp::{self, Port as RpcPort};
+use crate::objects::capture_stream::{self, Wanted};
 use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
 use crate::objects::review::Reviewed;
@@ -423,6 +425,28 @@ impl Server {
     /// whose behalf. A client whose session ended may log on again.
     pub async fn kick(&self, whom: &Kick, by: &str) -> Kicked {
         kick::kick(&self.0.state, whom, kick::Administrator { name: by, ground: None }).await
+    }
+
+    /// Captures the messages that `target` names, until the stream is dropped, or has ended; `by` says in the
+    /// logs on whose behalf. The stream has the blocks of a pcapng file of at most `bytes`, without the secrets of
+    /// logons unless `keeps_secrets` is set.
+    ///
+    /// # Errors
+    /// When there is a capture already, or no memory for one.
+    pub fn capture(
+        &self,
+        target: CaptureTarget,
+        bytes: u64,
+        keeps_secrets: bool,
+        by: &str,
+    ) -> Result<CaptureStream, NotCaptured> {
+        capture_stream::begin(&self.0.state, target, Wanted { bytes, keeps_secrets, by })
+    }
+
+    /// Ends the [capture](Self::capture) under way: its stream has the messages that wait, and its end. Returns false if
+    /// there is none.
+    pub fn end_capture(&self) -> bool {
+        self.0.state.captures.end_any()
     }
 
     /// Returns the audit log, if there is one: to add events, to rotate its files, and to

@@ -13,6 +13,8 @@ pub(crate) mod admission;
 pub(crate) mod archive;
 pub(crate) mod audited;
 pub(crate) mod cancellation;
+pub(crate) mod capture_stream;
+pub(crate) mod captures;
 pub(crate) mod changes;
 pub(crate) mod channel;
 pub(crate) mod client;

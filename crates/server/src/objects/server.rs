@@ -44,6 +44,7 @@ use crate::base::surplus::return_surplus;
 use crate::base::watchdog::{Watchdog, Whose};
 use crate::objects::activity;
 use crate::objects::admission::Ticket;
+use crate::objects::captures::Captures;
 use crate::objects::client::ClientTable;
 use crate::objects::cluster::{Cluster, LateOpen};
 use crate::objects::durable::{Durables, Survival};
@@ -115,6 +116,8 @@ pub struct ServerState {
     pub(crate) target_servers: TargetServers,
     /// Limits of rate.
     pub(crate) rates: Rates,
+    /// The capture of messages, if there is one.
+    pub(crate) captures: Captures,
     /// Registrations of clients that use other nodes of the cluster.
     pub(crate) witness: Arc<Witness>,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
@@ -164,6 +167,7 @@ impl ServerState {
         let is_alone: IsAlone = Arc::new(move |user| known.is_alone(user));
         let server = Arc::new(Self {
             rates: Rates::new(&settings.rates, &settings.storage_policies),
+            captures: Captures::default(),
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),

@@ -90,9 +90,9 @@ class Disk:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def everything(ctx, options, disk=None):
+def everything(ctx, options, disk=None, made=Client):
     """Runs every command once and compares with the server's disk."""
-    client, there = Client(ctx, options), disk or Disk(ctx)
+    client, there = made(ctx, options), disk or Disk(ctx)
     with ctx.check("shares"):
         output = client.run("shares", client.url().rsplit("/", 2)[0])
         if ctx.server.share not in output.split():

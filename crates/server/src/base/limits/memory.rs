@@ -132,3 +132,7 @@ pub const HELD_REPLY_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of earlier replies in a compound from which this counts: about as much as a request that waits
 /// has itself.
 pub const HELD_REPLY_BYTES: usize = 8 << 10;
+
+/// Bytes of frames that wait in the capture of an administrator. A frame without room is left out, and counted
+/// in the capture.
+pub const CAPTURE_QUEUED_BYTES: usize = 8 << 20;

@@ -45,6 +45,8 @@ pub enum Kind {
     LogicalFlow,
     /// The windows of a QUIC connection.
     Window,
+    /// A capture of messages, with its queue.
+    Capture,
     /// Request frames that are being received or served.
     Frame,
     /// Replies that the client has not taken.
@@ -52,7 +54,7 @@ pub enum Kind {
 }
 
 /// The number of kinds.
-pub(crate) const KINDS: usize = 19;
+pub(crate) const KINDS: usize = 20;
 
 /// Objects of each kind that one account, and one client network before logon, may
 /// have. They are in the order of [`Kind`].
@@ -74,6 +76,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::RateBucket, RATE_BUCKETS_PER_USER, RATE_BUCKETS_PER_USER),
     (Kind::LogicalFlow, LOGICAL_FLOWS_PER_USER, LOGICAL_FLOWS_PER_USER),
     (Kind::Window, usize::MAX, usize::MAX),
+    (Kind::Capture, 0, 1),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
@@ -98,6 +101,7 @@ impl Kind {
         Self::RateBucket,
         Self::LogicalFlow,
         Self::Window,
+        Self::Capture,
         Self::Frame,
         Self::Reply,
     ];

@@ -1,0 +1,175 @@
+//! Captures of messages: the body of the answer is a pcapng file, as it comes.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use frevo_server::{CaptureStream, CaptureTarget, NotCaptured, Server};
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::limits::{CAPTURE_LOOK, CAPTURE_TIME};
+
+/// The body of `POST /capture`. At least one of the first four is set, or `all`.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureBody {
+    /// A session, as `frevo status` shows it: hexadecimal.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// An account.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// The address of a client.
+    #[serde(default)]
+    pub address: Option<IpAddr>,
+    /// A share.
+    #[serde(default)]
+    pub share: Option<String>,
+    /// Captures everything.
+    #[serde(default)]
+    pub all: bool,
+    /// Largest size of the file, bytes.
+    pub bytes: u64,
+    /// Longest time.
+    pub seconds: u64,
+    /// Keeps what logons send.
+    #[serde(default)]
+    pub secrets: bool,
+}
+
+impl CaptureBody {
+    /// Begins the capture.
+    pub(crate) fn begin(&self, server: &Server, by: &str) -> Result<Blocks, (StatusCode, String)> {
+        let target = self.target().map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+        let time = Duration::from_secs(self.seconds);
+        if time > CAPTURE_TIME || time.is_zero() {
+            let why = format!("seconds: 1 to {}", CAPTURE_TIME.as_secs());
+            return Err((StatusCode::BAD_REQUEST, why));
+        }
+        match server.capture(target, self.bytes, self.secrets, by) {
+            Ok(stream) => Ok(Blocks {
+                stream,
+                end: Box::pin(sleep(time)),
+                look: Box::pin(sleep(Duration::ZERO)),
+                is_ending: false,
+                is_over: false,
+            }),
+            Err(why @ NotCaptured::UnderWay) => Err((StatusCode::CONFLICT, why.to_string())),
+            Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
+        }
+    }
+
+    fn target(&self) -> Result<CaptureTarget, String> {
+        let digits = self.session.as_deref().map(|id| id.strip_prefix("0x").unwrap_or(id));
+        let session = digits.map(|digits| u64::from_str_radix(digits, 16)).transpose();
+        let session = session.map_err(|_| {
+            let id = self.session.as_deref().unwrap_or_default();
+            format!("\"{id}\" is no id of a session; frevo status shows ids")
+        })?;
+        let (user, share) = (self.user.clone(), self.share.clone());
+        let target = CaptureTarget { session, user, address: self.address, share };
+        match (target == CaptureTarget::default(), self.all) {
+            (true, false) => {
+                Err(String::from("name a session, a user, an address or a share, or all"))
+            }
+            (false, true) => Err(String::from("all, or a part of all: not both")),
+            _ => Ok(target),
+        }
+    }
+}
+
+/// The blocks of a capture, which ends with its time, its size, or when nobody takes them any more.
+pub(crate) struct Blocks {
+    stream: CaptureStream,
+    end: Pin<Box<Sleep>>,
+    look: Pin<Box<Sleep>>,
+    /// True once its time has passed.
+    is_ending: bool,
+    is_over: bool,
+}
+
+impl Blocks {
+    /// Returns the next blocks; None after the last ones.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if !self.is_ending && self.end.as_mut().poll(cx).is_ready() {
+            self.is_ending = true;
+            self.stream.end();
+        }
+        let mut blocks = Vec::new();
+        self.is_over = !self.stream.next(&mut blocks);
+        if !blocks.is_empty() {
+            return Poll::Ready(Some(blocks.into()));
+        }
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        self.stream.wake_by(cx.waker());
+        self.look.as_mut().reset(Instant::now() + CAPTURE_LOOK);
+        match self.look.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use super::*;
+
+    fn body(change: impl FnOnce(&mut CaptureBody)) -> CaptureBody {
+        let mut body = CaptureBody { bytes: 1 << 20, seconds: 60, ..CaptureBody::default() };
+        change(&mut body);
+        body
+    }
+
+    fn status_of(server: &Server, body: &CaptureBody) -> u16 {
+        body.begin(server, "a test").err().map_or(200, |(status, _)| status.as_u16())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_capture_needs_a_target_and_a_time() {
+        let server = Server::builder().build().unwrap();
+        for bad in [
+            body(|_| {}),
+            body(|body| (body.all, body.share) = (true, Some(String::from("data")))),
+            body(|body| body.session = Some(String::from("ann"))),
+            body(|body| (body.all, body.seconds) = (true, 0)),
+            body(|body| (body.all, body.seconds) = (true, CAPTURE_TIME.as_secs() + 1)),
+        ] {
+            assert_eq!(status_of(&server, &bad), 400, "{bad:?}");
+        }
+        let day = body(|body| (body.all, body.seconds) = (true, CAPTURE_TIME.as_secs()));
+        assert_eq!(status_of(&server, &day), 200);
+        let session = body(|body| body.session = Some(String::from("0x1f")));
+        let first = session.begin(&server, "a test").unwrap();
+        assert_eq!(status_of(&server, &day), 409, "one at a time");
+        drop(first);
+        assert_eq!(status_of(&server, &day), 200);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_capture_ends_with_its_time() {
+        let server = Server::builder().build().unwrap();
+        let mut blocks = body(|body| body.all = true).begin(&server, "a test").unwrap();
+        let began = Instant::now();
+        let mut file = Vec::new();
+        while let Some(more) = poll_fn(|cx| blocks.poll_next(cx)).await {
+            file.extend_from_slice(&more);
+        }
+        assert_eq!(began.elapsed().as_secs(), 60);
+        assert!(file.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]));
+    }
+}
