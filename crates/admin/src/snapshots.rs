@@ -72,6 +72,8 @@ pub struct ShareSnapshots {
     pub removed: u64,
     /// Acts that failed since the server's start.
     pub failures: u64,
+    /// A sentence about a part of the share that snapshots lack, as it was when the server started.
+    pub lacks: Option<String>,
     /// The reason why the last act failed. None after one that did not.
     pub last_error: Option<String>,
 }

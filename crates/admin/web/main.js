@@ -205,6 +205,9 @@ function snapshotNodes(row) {
   if (row.ahead > 0) {
     return [badge("bad", "look"), " " + number(row.ahead) + " of a time to come: is the server's clock right?"];
   }
+  if (row.lacks) {
+    return [badge("bad", "look"), " " + clean(row.lacks)];
+  }
   return [badge("good", "ok")];
 }
 

@@ -163,7 +163,14 @@ fn of_snapshots(
         let text = format!("share {}: with the rights of this command, {why}", found.share);
         Some(Finding { place, is_fault: false, text })
     });
-    found.iter().filter_map(finding).chain(lacking).collect()
+    let incomplete = found.iter().filter_map(|found| {
+        let share = config.shares.iter().find(|share| found.is_of(share))?;
+        let key = if found.is_optional { "keep_deleted" } else { "snapshots" };
+        let place = sources.place_of_key(&share.name.span(), key);
+        let text = format!("share {}: {}", found.share, found.lacks.as_ref()?);
+        Some(Finding { place, is_fault: false, text })
+    });
+    found.iter().filter_map(finding).chain(lacking).chain(incomplete).collect()
 }
 
 /// Returns a line about remote procedure calls over TCP; an empty text where they are off.

@@ -28,13 +28,21 @@ struct Site {
 
 impl Site {
     fn new(test: &str, schedule: &str) -> Option<Self> {
+        Self::with(test, schedule, &[])
+    }
+
+    /// A site whose share has subvolumes in it.
+    fn with(test: &str, schedule: &str, nested: &[&str]) -> Option<Self> {
         let Some(mounted) = Mounted::new("btrfs", 256, &["-q"], "loop") else {
             println!("{test}: skipped, no btrfs can be mounted");
             return None;
         };
         let share = mounted.path().join("share");
-        let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(&share).status();
-        assert!(made.unwrap().success());
+        for path in std::iter::once(share.clone()).chain(nested.iter().map(|name| share.join(name)))
+        {
+            let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(path).status();
+            assert!(made.unwrap().success());
+        }
         let (place, address) = (Sandbox::new(), format!("127.0.0.1:{}", free_port()));
         place.file("password", "secret", 0o600);
         let mut site = Self { place, address, serving: None, share, _mounted: mounted };
@@ -270,6 +278,25 @@ fn a_client_has_a_snapshot_made() {
     assert!(none.code == 6 && none.err.contains("no such share"), "{none:?}");
     let local = site.client(&["snapshots", "create", "photos"]);
     assert!(local.code == 2 && local.err.contains("--server"), "{local:?}");
+}
+
+/// Snapshots have nothing of subvolumes in the share: that is told, and no backup is made of such a share.
+#[test]
+fn subvolumes_in_a_share_are_told_and_refused_for_shadow_copies() {
+    let test = "subvolumes_in_a_share_are_told_and_refused_for_shadow_copies";
+    let Some(site) = Site::with(test, "none", &["inner"]) else { return };
+    let config = site.place.path("frevo.toml");
+    let checked = site.place.run(&["check", "-c", text(&config)]);
+    checked.succeeds();
+    let sentence =
+        "snapshots lack what is in the subvolumes in it, which are empty folders there: inner;";
+    assert!(checked.err.contains(sentence), "{checked:?}");
+    let status = site.admin(&["status"]);
+    assert!(status.succeeds().contains(&format!("snapshots of photos: {sentence}")), "{status:?}");
+    site.create();
+    let made = site.client(&["snapshots", "create", &format!("smb://ann@{}/photos", site.address)]);
+    assert!(made.code != 0, "{made:?}");
+    assert_eq!(snapshots(&site.share).len(), 1);
 }
 
 /// Where a folder can have no snapshots, `keep_deleted` is a recycle bin, and says so.

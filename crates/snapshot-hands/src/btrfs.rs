@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use frevo_posix::subvolumes;
 use frevo_snapshots::{FOLDER, Second};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::fault::SnapshotFault;
+use crate::limits::NESTED_NAMED;
 
 /// The snapshots of a subvolume.
 #[derive(Debug)]
@@ -112,6 +113,24 @@ impl Btrfs {
             }),
         }
     }
+}
+
+/// Returns a sentence about subvolumes in a share, which are empty folders in snapshots of it. None without any, and
+/// where nobody can tell.
+pub(crate) fn lacks_data(share: &Path) -> Option<String> {
+    let root = rustix::fs::open(share, DIRECTORY, Mode::empty()).ok()?;
+    let own = rustix::fs::statat(&root, FOLDER, AtFlags::SYMLINK_NOFOLLOW).ok();
+    let own = own.map(|found| found.st_ino);
+    let found = subvolumes::nested(root.as_fd(), own, NESTED_NAMED + 1).ok()?;
+    let named = found.iter().take(NESTED_NAMED).map(|path| path.display().to_string());
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = if found.len() > NESTED_NAMED { " and more" } else { "" };
+    (!found.is_empty()).then(|| {
+        format!(
+            "snapshots lack what is in the subvolumes in it, which are empty folders there: {named}{more}; \
+             share each by itself with [share.snapshots], or make them plain folders"
+        )
+    })
 }
 
 /// The fault of a folder on btrfs that is no subvolume.

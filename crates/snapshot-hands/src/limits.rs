@@ -25,3 +25,6 @@ pub const MOUNT_LIST_BYTES: u64 = 16 << 20;
 
 /// Bytes of the set-up: that of a server with as many shares as its configuration can have.
 pub const SET_UP_BYTES: u64 = 64 << 20;
+
+/// Subvolumes in a share that are named: snapshots do not have them.
+pub const NESTED_NAMED: usize = 3;

@@ -210,6 +210,15 @@ impl SnapshotPlace {
         }
     }
 
+    /// Returns a sentence about a part of the folder that its snapshots lack: the subvolumes in one of btrfs.
+    pub fn lacks_data(&self) -> Option<String> {
+        match self {
+            Self::Btrfs { share } => btrfs::lacks_data(share),
+            // File systems that are mounted in them are found by the list of mounts.
+            Self::Zfs { .. } | Self::Lvm { .. } => None,
+        }
+    }
+
     /// Returns true if both have the same snapshots: one of the two shares would remove those of the other.
     pub fn is_shared_with(&self, other: &Self) -> bool {
         match (self, other) {

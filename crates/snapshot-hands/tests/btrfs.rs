@@ -166,3 +166,29 @@ fn a_folder_that_others_can_change_is_not_used() {
     let found = SnapshotPlace::find(&share, None, Path::new("/x")).unwrap();
     assert_eq!(found.kind(), Kind::Btrfs);
 }
+
+#[test]
+fn subvolumes_in_a_share_are_told() {
+    let Some((_mounted, share)) = share("subvolumes_in_a_share_are_told") else { return };
+    let told = || SnapshotPlace::find(&share, None, Path::new("/x")).unwrap().lacks_data();
+    assert_eq!(told(), None);
+    // Snapshots are not missed in others: those of the server, of snapper, and read-only ones of other programs.
+    hands(&share).create(0, second(1)).unwrap();
+    subvolume(&share.join(".snapshots"));
+    let mut taken = Command::new("btrfs");
+    taken.args(["-q", "subvolume", "snapshot", "-r"]).arg(&share).arg(share.join("weekly"));
+    assert!(taken.status().unwrap().success());
+    assert_eq!(told(), None);
+    std::fs::create_dir(share.join("a")).unwrap();
+    subvolume(&share.join("a/nested"));
+    let text = told().unwrap();
+    assert!(text.contains("empty folders there: a/nested; share each"), "{text}");
+    for name in ["b", "c", "d"] {
+        subvolume(&share.join(name));
+    }
+    let text = told().unwrap();
+    assert!(text.contains("a/nested, b, c and more"), "{text}");
+    hands(&share).create(0, second(2)).unwrap();
+    let kept = share.join(FOLDER).join(second(2).to_name());
+    assert_eq!(std::fs::read_dir(kept.join("a/nested")).unwrap().count(), 0);
+}

@@ -103,7 +103,7 @@ pub(super) fn shown(shares: &[ShareSnapshots]) -> String {
                 share.ahead
             ));
         }
-        if let Some(why) = &share.last_error {
+        for why in share.lacks.iter().chain(&share.last_error) {
             lines.push_str(&format!(
                 "snapshots of {}: {}\n",
                 printable(&share.share),
@@ -128,6 +128,7 @@ mod tests {
             oldest: Some(951_827_696),
             newest: Some(951_827_697),
             ahead: 2,
+            lacks: Some("they lack b".into()),
             last_error: Some("no space".into()),
             ..ShareSnapshots::default()
         };
@@ -137,6 +138,9 @@ mod tests {
             text.contains("\nsnapshots of photos: 2 of a time to come; is the clock"),
             "{text}"
         );
-        assert!(text.ends_with("\nsnapshots of photos: no space\n"), "{text}");
+        assert!(
+            text.ends_with("\nsnapshots of photos: they lack b\nsnapshots of photos: no space\n"),
+            "{text}"
+        );
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct KeptShare {
     /// True if `keep_deleted` asks for the snapshots.
     is_optional: bool,
     provider: Option<String>,
+    /// A sentence about a part of the share that snapshots lack.
+    lacks: Option<String>,
     /// The place in the set-up of the process. None for a share without a place.
     at: Option<usize>,
     /// None while the configuration has no schedule for the share any more.
@@ -106,6 +108,7 @@ impl KeptShare {
             name: found.share.clone(),
             is_optional: found.is_optional,
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
+            lacks: found.lacks.clone(),
             at,
             schedule: Some(found.schedule.clone()),
             existing: Vec::new(),
@@ -159,6 +162,7 @@ impl KeptShare {
             made: self.made,
             removed: self.removed,
             failures: self.failures,
+            lacks: self.lacks.clone(),
             last_error: self.why().map(str::to_owned),
         }
     }
@@ -185,6 +189,9 @@ impl Keeper {
     pub(super) fn new(shares: Vec<KeptShare>, hands: Option<Hands>, server: Server) -> Self {
         let views = now().map(|now| shares.iter().map(|share| share.view(now)).collect());
         for share in &shares {
+            if let Some(lacks) = &share.lacks {
+                tracing::warn!(target: "frevo::snapshot", share = share.name, "{lacks}");
+            }
             match (&share.provider, share.why()) {
                 (Some(provider), _) => {
                     tracing::info!(target: "frevo::snapshot", share = share.name, provider,

@@ -33,7 +33,7 @@ pub(super) struct Prepared {
     /// None if no share has a place.
     started: Option<Started>,
     found: Vec<FoundPlace>,
-    /// The shares in which nothing is mounted.
+    /// The shares of which snapshots lack nothing.
     offered: Vec<String>,
     /// The shares of which clients can have shadow copies made.
     supported: Supported,
@@ -67,7 +67,7 @@ pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
         }
     };
     apply(&found, &mut plan.config);
-    let is_whole = |found: &&FoundPlace| !shadow_copies::has_mounts_below(&found.folder);
+    let is_whole = |found: &&FoundPlace| found.lacks.is_none();
     let offered: Vec<String> =
         found.iter().filter(is_whole).map(|found| found.share.clone()).collect();
     let names = supported(&found, &plan.config, &offered);
@@ -83,7 +83,7 @@ pub(crate) fn lacking_rights(found: &[FoundPlace]) -> impl Iterator<Item = (&Fou
 }
 
 /// The names of the shares of which clients can have shadow copies made: those with a place. MS-FSRVP 3.1.4.9:
-/// but for those with mount points in them, which `offered` has not. A share of a cluster has its state at
+/// but for those with mount points in them, and likewise subvolumes, which `offered` has not. A share of a cluster has its state at
 /// other nodes too.
 fn supported(found: &[FoundPlace], config: &Config, offered: &[String]) -> Vec<SupportedShare> {
     let supported = |found: &FoundPlace| {

@@ -1,12 +1,13 @@
 //! The places of the snapshots that the server makes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use frevo_config::{Config, ShareSection, SnapshotProvider};
 use frevo_posix::SnapshotFolders;
 use frevo_snapshot_hands::{Kind, SnapshotPlace};
 use frevo_snapshots::Schedule;
 
+use super::shadow_copies;
 use crate::state;
 
 /// The folder of the state directory below which snapshots of LVM are mounted.
@@ -24,6 +25,8 @@ pub(crate) struct FoundPlace {
     pub(crate) is_optional: bool,
     /// The place, or what the folder would need.
     pub(crate) place: Result<SnapshotPlace, String>,
+    /// A sentence about a part of the folder that snapshots lack.
+    pub(crate) lacks: Option<String>,
 }
 
 impl FoundPlace {
@@ -62,9 +65,17 @@ pub(crate) fn find(config: &Config) -> Vec<FoundPlace> {
             SnapshotPlace::find(&folder, kind, &mounts(config)).map_err(|fault| fault.to_string());
         let place = place.and_then(|place| usable(place, &all));
         let (share, is_optional) = (share.name.get_ref().to_string(), kept.is_optional);
-        all.push(FoundPlace { share, folder, schedule, is_optional, place });
+        let lacks = place.as_ref().ok().and_then(|place| lacks(place, &folder));
+        all.push(FoundPlace { share, folder, schedule, is_optional, place, lacks });
     }
     all
+}
+
+/// A part of the folder that snapshots lack.
+fn lacks(place: &SnapshotPlace, folder: &Path) -> Option<String> {
+    let mounted = shadow_copies::has_mounts_below(folder)
+        .then(|| String::from("snapshots lack what is in the file systems that are mounted in it"));
+    mounted.or_else(|| place.lacks_data())
 }
 
 /// Refuses a place that an earlier share has, and one of which clients would not see the snapshots.

@@ -35,6 +35,7 @@ impl Site {
             schedule: schedule.parse().unwrap(),
             is_optional: false,
             place: Ok(place.clone()),
+            lacks: None,
         };
         let set_up = ShareSetUp { folder: share.clone(), kind: place.kind() };
         let set_up = SetUp { shares: vec![set_up], mounts: "/nowhere".into() };
