@@ -272,6 +272,7 @@ struct Moved {
     tree: Option<Arc<TreeConnect>>,
     open: Option<Arc<Open>>,
     encrypted: bool,
+    compressible: bool,
     fetched: Option<Buf>,
     room: usize,
     memory_wait: MemoryWait,
@@ -301,6 +302,7 @@ impl Moved {
             tree: rq.tree.clone(),
             open: rq.open.clone(),
             encrypted: rq.encrypted,
+            compressible: rq.compressible,
             fetched: rq.fetched.take(),
             room: rq.room,
             memory_wait: rq.memory_wait,
@@ -325,6 +327,7 @@ impl Moved {
             // With `alone`, a READ could answer with a file descriptor, which only the connection's
             // own core can send. On this thread the data must be copied, so `alone` is false.
             alone: false,
+            compressible: self.compressible,
             shown: None,
             room: self.room,
             memory_wait: self.memory_wait,

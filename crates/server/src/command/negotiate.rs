@@ -484,6 +484,7 @@ fn answer_multi_protocol(connection: &Connection, dialect: Dialect) {
         encrypted: false,
         fetched: std::cell::Cell::default(),
         alone: true,
+        compressible: false,
         shown: None,
         room: usize::MAX,
         memory_wait: MemoryWait::Dropped,

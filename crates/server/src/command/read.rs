@@ -114,7 +114,7 @@ fn write_head(count: u32, pads: bool, out: &mut Response) {
 /// compressed, nor is a share that does not want it.
 fn may_be_compressed(rq: &Request<'_>, open: &Open, request: &read::Request<'_>) -> bool {
     request.flags.contains(ReadFlags::REQUEST_COMPRESSED)
-        && rq.alone
+        && rq.compressible
         && rq.connection.compression().is_some()
         && open.tree().share.compress != Compress::Off
 }

@@ -54,6 +54,8 @@ pub(crate) struct Request<'a> {
     pub fetched: Cell<Option<Buf>>,
     /// Not part of a compound: its payload may travel without a copy.
     pub alone: bool,
+    /// Nothing but its response will be in a frame: data in it may be compressed.
+    pub compressible: bool,
     /// The state of a file that earlier requests of its compound have shown.
     pub shown: Option<&'a Shown>,
     /// Bytes that the body of the response may take, so that the whole

@@ -190,7 +190,7 @@ impl Connection {
     ) -> Answer {
         let Message { element, header, message, whole, place, sealed } = asked;
         assembly.is_limited |= !place.alone && found.is_limited();
-        let _operations = found.operations;
+        let (channel, _operations) = (found.channel, found.operations);
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
             connection: &self.info,
@@ -198,12 +198,13 @@ impl Connection {
             header,
             message,
             whole,
-            session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
+            session: channel.as_ref().map(|c| Arc::clone(&c.session)),
             tree: found.tree,
             open: found.open,
             encrypted: sealed,
             fetched: Cell::default(),
             alone: place.alone,
+            compressible: place.alone,
             shown: place.shown,
             room: assembly.room(self),
             memory_wait: assembly.memory_wait(place.last),
@@ -213,11 +214,11 @@ impl Connection {
         };
         if rq.connection.moves_data()
             && let Err(refusal) =
-                Box::pin(self.fetch_data(&rq, found.channel.as_deref(), frame_bytes, out)).await
+                Box::pin(self.fetch_data(&rq, channel.as_deref(), frame_bytes, out)).await
         {
             assembly.note_key(out);
             finish(&rq, found.counted);
-            return Answer::refused(refusal, found.channel);
+            return Answer::refused(refusal, channel);
         }
         #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
@@ -229,9 +230,7 @@ impl Connection {
             traces::traced(span, &self.span, running).await
         };
         let outcome = match out.take_remote_data() {
-            Some(data) => {
-                Box::pin(self.deliver(&rq, data, found.channel.as_deref(), outcome, out)).await
-            }
+            Some(data) => Box::pin(self.deliver(&rq, data, channel.as_deref(), outcome, out)).await,
             None => outcome,
         };
         assembly.note_key(out);
@@ -247,8 +246,7 @@ impl Connection {
         if let Some(look) = storage::look_after(rq.server(), rq.tree.as_deref(), &outcome) {
             look.await;
         }
-        let outcome = if_served(&rq, outcome);
-        Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
+        Answer { outcome: if_served(&rq, outcome), async_id, channel, spent, received: 0 }
     }
 }
 

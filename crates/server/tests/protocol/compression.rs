@@ -42,6 +42,9 @@ fn squeezing_by(ambient: Arc<dyn Ambient>) -> World {
         share("asked").compress(Compress::Asked),
         share("all").compress(Compress::All),
         share("sealed").compress(Compress::Asked).encrypt(true),
+        // Their requests run on threads of the pool: of one always, of the other while it is on trial.
+        share("away").compress(Compress::Asked).off_core(),
+        share("trial").compress(Compress::Asked).off_core_while_waiting(),
     ];
     World::of(serving(settings(), shares, Arc::new(Users), ambient), dir)
 }
@@ -207,7 +210,7 @@ fn reads_are_answered_compressed_where_they_ask() {
         let content = text(300_000);
         world.file("text", &content);
         world.file("noise", noise(100_000));
-        for share in ["asked", "all", "sealed"] {
+        for share in ["asked", "all", "sealed", "away", "trial"] {
             for (ids, chained) in
                 [(&ALL[..], true), (&ALL, false), (&[2], true), (&[3], false), (&[1], true)]
             {
