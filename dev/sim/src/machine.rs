@@ -8,9 +8,10 @@ use frevo_net::socket::Reach;
 use frevo_net::transport::{InterfaceKind, Listener, Listening};
 use frevo_proto::Dialect;
 use frevo_server::internal::state::ServerState;
+use frevo_server::rate_rules::RateRule;
 use frevo_server::settings::Encryption;
 use frevo_server::share::{Compress, Share};
-use frevo_server::{Server, Settings, UserList};
+use frevo_server::{Reload, Server, Settings, UserList};
 use frevo_store::Vfs;
 use frevo_store::memory::{Faults, MemoryOptions, MemoryVfs};
 use parking_lot::Mutex;
@@ -22,6 +23,7 @@ use crate::core::Core;
 use crate::dice::Dice;
 use crate::flood;
 use crate::network::{Network, SERVER_ADDRESS};
+use crate::rate_book::{self, RateBook};
 use crate::scenario::Scenario;
 use crate::store::{Stable, Store};
 use crate::trace::Trace;
@@ -68,6 +70,8 @@ pub struct Machine {
     vfs: Mutex<Arc<MemoryVfs>>,
     store: Mutex<Arc<Store>>,
     process: Mutex<Option<Process>>,
+    /// The rules of rate, and what passes them.
+    rates: Arc<Mutex<RateBook>>,
     /// Held while the process changes.
     changing: tokio::sync::Mutex<()>,
 }
@@ -116,6 +120,7 @@ impl Machine {
             vfs: Mutex::new(Arc::new(vfs)),
             store: Mutex::new(Arc::new(store)),
             process: Mutex::new(None),
+            rates: Arc::default(),
             changing: tokio::sync::Mutex::default(),
         }
     }
@@ -169,18 +174,11 @@ impl Machine {
             if squeezes { share.compress(Compress::All) } else { share }
         };
         let (share, lasting) = (share("data"), share("lasting").continuous(true));
-        let settings = Settings {
-            min_dialect: Dialect::SMB_2_1,
-            encryption: Encryption::Offered,
-            signing: self.scenario.lock().signing(),
-            ..Settings::default()
-        };
-        let mut users = UserList::new().user("ann", "secret");
-        if self.core.is_some() {
-            users = flood::USERS.iter().fold(users, |users, user| users.user(user, "secret"));
-        }
+        let names = ["ann"].into_iter().chain(flood::USERS).chain(rate_book::USERS);
+        let users = names.fold(UserList::new(), |users, user| users.user(user, "secret"));
+        self.rates.lock().server_begins();
         let parts = Server::builder()
-            .settings(settings)
+            .settings(self.settings())
             .shares([share, lasting])
             .accounts(Arc::new(users))
             .ambient(Arc::new(ambient))
@@ -192,6 +190,30 @@ impl Machine {
                 None
             }
         }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            min_dialect: Dialect::SMB_2_1,
+            encryption: Encryption::Offered,
+            signing: self.scenario.lock().signing(),
+            rates: self.rates.lock().wanted().to_vec(),
+            ..Settings::default()
+        }
+    }
+
+    /// Puts other rules of rate in force, also for servers that start later.
+    pub fn set_rates(&self, rules: &[RateRule]) {
+        let process = self.process.lock();
+        self.rates.lock().change(rules.to_vec(), process.is_some());
+        if let Some(process) = &*process {
+            process.server.reload(Reload::new().settings(self.settings()));
+        }
+    }
+
+    /// Returns the rules of rate, with what has passed them.
+    pub fn rates(&self) -> Arc<Mutex<RateBook>> {
+        Arc::clone(&self.rates)
     }
 
     /// Has a process accept the connections that clients make to the machine.
@@ -304,6 +326,7 @@ impl Machine {
         let Some(process) = self.process.lock().take() else { return };
         event!(self.trace, "machine {}: {how:?}", self.number);
         process.end();
+        self.rates.lock().server_ends();
         self.network.server_is_down(self.number);
         let mut vfs = self.vfs.lock();
         let mut dice = self.dice.lock();

@@ -12,6 +12,7 @@ use crate::dice::Dice;
 use crate::flood::{self, Flood};
 use crate::machine::{Machine, SHARES};
 use crate::network::Network;
+use crate::rates::Rates;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::weather::Site;
@@ -130,23 +131,25 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
     let mut dice = Dice::new(seed, 1);
     let clients = usize::try_from(1 + dice.below(4)).unwrap_or(1);
     let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
-    // The attacker and the client that is measured are two more clients.
-    let of_flood = if flood.is_some() { flood::USERS.len() } else { 0 };
-    let network = Network::new(clients + of_flood, servers, Dice::new(seed, 2), Arc::clone(trace));
-    let until = Instant::now() + dice.millis(10_000, 40_000);
     let squeezes = Dice::new(seed, SQUEEZES);
     let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7), squeezes);
+    // A flood has its own rules of time, and a process that others take shares from keeps its own limits.
+    let mut rates = Rates::of(seed).filter(|_| flood.is_none() && !scenario.moves_shares());
+    // The attacker of a flood and the client that is measured are two more clients.
+    let guests =
+        if flood.is_some() { flood::USERS.len() } else { rates.as_ref().map_or(0, Rates::clients) };
+    let network = Network::new(clients + guests, servers, Dice::new(seed, 2), Arc::clone(trace));
+    let until = Instant::now() + dice.millis(10_000, 40_000);
     if scenario.has_rdma() {
         event!(trace, "{scenario:?}");
     }
     let sites: Vec<_> = (0..servers)
         .map(|number| {
-            let dice = Dice::new(seed, 3 + 20 * number as u64);
             let machine = Machine::new(
                 number,
                 Arc::clone(&network),
                 Arc::clone(trace),
-                dice,
+                Dice::new(seed, 3 + 20 * number as u64),
                 scenario.of_machine(),
                 flood.as_ref().map(|flood| Arc::clone(&flood.core)),
             );
@@ -168,9 +171,8 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
             return violation!(trace, "the files cannot be made: {why}");
         }
     }
-    if let (Some(flood), Some(site)) = (&mut flood, sites.first()) {
-        site.machine.furnish_flood();
-        flood.begin(&network, clients, trace);
+    if let Some(site) = sites.first() {
+        begin_guests(site, flood.as_deref_mut(), rates.as_mut(), clients);
     }
     let acting = actors.into_iter().flatten().map(|actor| spawn_local(actor.act())).collect();
     let devices = scenario.of_devices(Dice::new(seed, 6)).map(|scenario| {
@@ -178,18 +180,50 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
     });
     let moves = scenario.moves_shares().then(|| Dice::new(seed, 8));
     let weather = weather::make(&sites, &clocks, Dice::new(seed, 4));
-    tokio::join!(weather, weather::move_shares(&sites, moves));
+    tokio::join!(
+        weather,
+        weather::move_shares(&sites, moves),
+        change_rates(rates.as_ref(), &sites)
+    );
     if let Some(devices) = devices {
         devices.abort();
         network.heal();
     }
     await_end(acting, trace).await;
-    if let Some(flood) = flood {
-        flood.await_end().await;
+    if let Some(site) = sites.first() {
+        await_guests(site, flood, rates).await;
     }
     leave(sessions, &mut dice, trace).await;
     sleep(FAREWELL).await;
     look_at_the_end(&sites, &network, trace);
+}
+
+/// Begins the clients of a flood or of rules of rate, from the number `first` of the network on.
+fn begin_guests(site: &Site, flood: Option<&mut Flood>, rates: Option<&mut Rates>, first: usize) {
+    if let Some(flood) = flood {
+        site.machine.furnish_flood();
+        flood.begin(&site.stage.network, first, &site.stage.trace);
+    }
+    if let Some(rates) = rates {
+        rates.begin(site, first);
+    }
+}
+
+/// Waits for the end of these clients.
+async fn await_guests(site: &Site, flood: Option<&mut Flood>, rates: Option<Rates>) {
+    if let Some(flood) = flood {
+        flood.await_end().await;
+    }
+    if let Some(mut rates) = rates {
+        rates.await_end(site).await;
+    }
+}
+
+/// Changes the rules of rate of the first server, if it has any.
+async fn change_rates(rates: Option<&Rates>, sites: &[Site]) {
+    if let (Some(rates), Some(site)) = (rates, sites.first()) {
+        rates.change(site).await;
+    }
 }
 
 /// Checks that nothing is left of the run but its files.
