@@ -147,7 +147,7 @@ def fetch(groups):
     uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade", "shadow-copies/under-load"}
     if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
-    python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "kerberos", "rpc"}
+    python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "guests", "kerberos", "rpc"}
     of_cluster = {"cluster/error-contexts", "cluster/witness-cifs", "cluster/witness-told"}
     if names & python or any(g.name in of_cluster for g in groups):
         fetches.append(python_clients)

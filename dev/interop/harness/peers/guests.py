@@ -2,8 +2,9 @@
 
 import re
 
-from ..model import HERE, Failure, group
+from ..model import Failure, group
 from .cifs import script
+from .clients import python
 from .smbclient import Smbclient, holding
 
 # Arguments of smbclient for clients without an account: nobody, the user guest, a user that does not exist.
@@ -39,7 +40,7 @@ def smbclient(ctx):
         with ctx.check(f"{name}-does-not-write"):
             wanted(run(who, "scans", f'put "{local}" x')[1], "NT_STATUS_ACCESS_DENIED")
         with ctx.check(f"{name}-writes-where-it-may"):
-            status, output = run(who, "inbox", f'put "{local}" {name}', f"rename {name} {name}2", f"del {name}2")
+            status, output = run(who, "inbox", f'put "{local}" {name}', f"get {name} -", f"del {name}")
             if status or re.search(r"NT_STATUS_[A-Z]", output):
                 raise Failure(f"status {status}: {output.strip()[-200:]}")
         with ctx.check(f"{name}-uses-no-other-share"):
@@ -68,8 +69,8 @@ def smbclient(ctx):
 def smbprotocol(ctx):
     """smbprotocol as guest and as a user without an account: flags of the session, unsigned requests of 3.1.1."""
     for user in ("guest", "stranger"):
-        _, output = ctx.command(HERE / "peers/guests_peer.py", user)
-        ctx.report(output, needed=[f"{user}-is-a-guest"])
+        needed = [f"{user}-{what}" for what in ("is-a-guest", "writes", "uses-no-other-share")]
+        python(ctx, "guests_peer.py", user, needed=needed)
 
 
 @group("guests/cifs", profile="guests")
