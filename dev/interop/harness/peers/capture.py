@@ -15,7 +15,9 @@ from .smbclient import Smbclient, holding
 
 # Faults that tshark sees in a packet, and holes that it sees in a stream.
 FAULTS = '_ws.malformed || _ws.expert.group == "Malformed"'
-HOLES = "tcp.analysis.lost_segment || tcp.analysis.out_of_order || tcp.analysis.retransmission || tcp.analysis.ack_lost_segment"
+HOLES = " || ".join(
+    f"tcp.analysis.{fault}" for fault in ("lost_segment", "out_of_order", "retransmission", "ack_lost_segment")
+)
 # The NT hash of Passw0rd.
 NT_HASH = bytes.fromhex("a87f3a337d73085c45f9416be5787d86")
 
