@@ -179,6 +179,12 @@ mod tests {
         fn reload(&self) -> crate::Reloaded<'_> {
             Box::pin(async { Err(String::from("there is no configuration")) })
         }
+
+        fn state(&self) -> crate::ConfigurationState {
+            let (share, reason) = (String::from("lost"), String::from("its disk is away"));
+            let not_served = vec![crate::UnservedShare { share, reason }];
+            crate::ConfigurationState { refused: None, not_served }
+        }
     }
 
     /// A keeper of snapshots that takes its time.
@@ -251,6 +257,28 @@ mod tests {
             assert_eq!(answered.1, took);
             assert!(answered.0.starts_with(&format!("HTTP/1.1 {status}")), "{}", answered.0);
         }
+    }
+
+    #[tokio::test]
+    async fn a_share_that_is_not_served_is_shown() {
+        let local = tokio::task::LocalSet::new();
+        let of = async |path: &str| {
+            let head =
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+            answered(head.as_bytes(), Duration::ZERO).await.0
+        };
+        let look = async {
+            let shares = of("/shares").await;
+            assert!(
+                shares.contains("\"state\":\"not_served\",\"reason\":\"its disk is away\""),
+                "{shares}"
+            );
+            let metrics = of("/metrics").await;
+            assert!(metrics.contains("frevo_share_usable{share=\"lost\"} 0\n"), "{metrics}");
+            let state = of("/configuration").await;
+            assert!(state.contains("\"refused\":null"), "{state}");
+        };
+        local.run_until(look).await;
     }
 
     #[tokio::test(start_paused = true)]

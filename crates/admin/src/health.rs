@@ -13,6 +13,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::configuration::UnservedShare;
 use crate::limits::{PROBE_INTERVAL, PROBE_PATIENCE, PROBE_SLOW, PROBE_THREADS, PROBED_SHARES};
 
 /// The latest looks at all shares.
@@ -65,6 +66,8 @@ pub(crate) enum State {
     Ok,
     /// Its folder cannot be used.
     Failed,
+    /// The configuration has it, and it could not be served.
+    NotServed,
     /// Its folder has not answered for [`PROBE_SLOW`].
     NoAnswer,
     /// It was not looked at yet.
@@ -137,6 +140,21 @@ impl Health {
         let table = self.shares.lock();
         let rows = table.looks.iter().map(|(name, look)| look.health_of(name, now)).collect();
         Rows { rows, more: table.more }
+    }
+}
+
+impl ShareHealth {
+    /// Returns the state of a share that is not served.
+    pub(crate) fn not_served(share: UnservedShare) -> Self {
+        Self {
+            name: share.share,
+            state: State::NotServed,
+            reason: Some(share.reason),
+            total: None,
+            available: None,
+            took_ms: None,
+            age_ms: None,
+        }
     }
 }
 

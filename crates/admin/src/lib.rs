@@ -16,6 +16,7 @@ mod answers;
 mod capture;
 pub mod client;
 mod cluster;
+mod configuration;
 mod connection_slots;
 mod connections;
 mod health;
@@ -41,6 +42,7 @@ pub use capture::CaptureBody;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };
+pub use configuration::{ConfigurationState, RefusedReload, Reloaded, Reloading, UnservedShare};
 pub use quotas::{LimitedOwner, OwnerKind, QuotaSource};
 pub use snapshots::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 pub use sockets::{Listening, Occupied};
@@ -93,15 +95,6 @@ pub enum NotRead {
     /// The accounts cannot be used, for this reason; the old ones stay in force.
     Failed(String),
 }
-
-/// The configuration of a program, which others change in files.
-pub trait Reloading: Send + Sync {
-    /// Reads the configuration again, and applies it as a whole or not at all.
-    fn reload(&self) -> Reloaded<'_>;
-}
-
-/// The end of [`Reloading::reload`]. Its error is the reason why the old configuration stays in force.
-pub type Reloaded<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// The parts of an admin interface.
 pub struct Admin {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use frevo_server::audit::{Event, Kind};
-use frevo_server::{Kick, Kicked, Server, StatusQuery};
+use frevo_server::{Kick, Kicked, Rows, Server, StatusQuery};
 use frevo_wire::Status;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
@@ -19,7 +19,7 @@ use crate::access::{Caller, fault_of, has_token, is_of_another_site};
 use crate::answers::{Answer, capture, json, refusal, text};
 use crate::capture::CaptureBody;
 use crate::connection_slots::PeerSlot;
-use crate::health::Health;
+use crate::health::{Health, ShareHealth};
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX, SNAPSHOTS_TIME};
 use crate::quotas::Quotas;
@@ -44,7 +44,7 @@ const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration
 const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its configuration has [share.snapshots] or keep_deleted";
 
 /// All paths but those of the page.
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 16] = [
     "/status",
     "/metrics",
     "/history",
@@ -55,6 +55,7 @@ const PATHS: [&str; 15] = [
     "/capture/end",
     "/accounts",
     "/reload",
+    "/configuration",
     "/cluster",
     "/snapshots",
     "/quotas",
@@ -150,11 +151,7 @@ impl Service {
                 Ok(since) => json(&self.history.columns(since)),
                 Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
             },
-            (&Method::GET, "/shares") => {
-                self.health.look(&self.admin.server);
-                self.health.settle().await;
-                json(&self.health.rows())
-            }
+            (&Method::GET, "/shares") => self.look_at_shares().await,
             (&Method::GET, "/log-level") => json(&self.admin.levels.levels()),
             (&Method::POST, "/log-level") => match body(request).await {
                 Ok(LevelBody { filter, client }) => self.set_level(&filter, client),
@@ -168,6 +165,7 @@ impl Service {
             (&Method::POST, "/capture/end") => self.end_capture(),
             (&Method::POST, "/accounts") => self.read_accounts(request).await,
             (&Method::POST, "/reload") => self.reload().await,
+            (&Method::GET, "/configuration") => json(&self.admin.configuration.state()),
             (&Method::GET, "/cluster") => self.cluster(),
             (&Method::POST, "/cluster") => match body(request).await {
                 Ok(act) => self.act_in_cluster(act, caller).await,
@@ -247,7 +245,10 @@ impl Service {
 
     async fn reload(&self) -> Answer {
         match self.admin.configuration.reload().await {
-            Ok(()) => json(&serde_json::json!({ "reloaded": true })),
+            Ok(()) => {
+                let not_served = self.admin.configuration.state().not_served;
+                json(&serde_json::json!({ "reloaded": true, "not_served": not_served }))
+            }
             Err(why) => refusal(StatusCode::CONFLICT, &why),
         }
     }
@@ -255,7 +256,21 @@ impl Service {
     fn metrics(&self) -> Answer {
         self.health.look(&self.admin.server);
         let cluster = self.admin.cluster.as_ref().map(|cluster| cluster.view());
-        metrics::answer(&self.admin.server, self.health.rows(), cluster, self.snapshots())
+        metrics::answer(&self.admin.server, self.shares(), cluster, self.snapshots())
+    }
+
+    async fn look_at_shares(&self) -> Answer {
+        self.health.look(&self.admin.server);
+        self.health.settle().await;
+        json(&self.shares())
+    }
+
+    /// The health of shares: first those of the configuration that are not served.
+    fn shares(&self) -> Rows<ShareHealth> {
+        let not_served = self.admin.configuration.state().not_served;
+        let Rows { rows, more } = self.health.rows();
+        let absent = not_served.into_iter().map(ShareHealth::not_served);
+        Rows { rows: absent.chain(rows).collect(), more }
     }
 
     fn cluster(&self) -> Answer {

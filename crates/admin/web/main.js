@@ -154,7 +154,8 @@ const openColumns = [
 
 // --- Shares ---
 
-const STATES = { ok: ["good", "ok"], failed: ["bad", "failed"], no_answer: ["bad", "no answer"] };
+const STATES = { ok: ["good", "ok"], failed: ["bad", "failed"], no_answer: ["bad", "no answer"],
+  not_served: ["bad", "not served"] };
 
 function stateNodes(row) {
   const [kind, words] = STATES[row.state] || ["unknown", row.state === "none" ? "pipes" : "not looked at yet"];
@@ -191,7 +192,9 @@ const shareColumns = [
 
 function shareRows(shares, health) {
   const known = new Map(health.rows.map((row) => [row.name, row]));
-  return shares.map((row) => ({ ...row, state: "none", ...known.get(row.name) }));
+  const served = shares.map((row) => ({ ...row, state: "none", ...known.get(row.name) }));
+  const absent = health.rows.filter((row) => row.state === "not_served");
+  return absent.map((row) => ({ ...row, connections: 0, opens: 0, comment: "" })).concat(served);
 }
 
 // --- Snapshots ---
@@ -370,6 +373,13 @@ function build() {
   }
 }
 
+/** The sentence about a configuration that was refused; empty if none was. */
+function refusal(configuration) {
+  const refused = configuration.refused;
+  return refused === null ? "" : "Since " + moment(refused.since) + " the files of the configuration are refused, and " +
+    "the configuration before is in force: " + clean(refused.why);
+}
+
 function show([history, status, opens, health, cluster, snapshots, quotas]) {
   // The elements are shown first, because charts cannot be drawn in hidden elements.
   byId("login").hidden = true;
@@ -437,9 +447,10 @@ async function look() {
       askCluster(),
       ask("snapshots"),
       ask("quotas"),
+      ask("configuration"),
     ]);
     show(answers);
-    say("good", "live", "");
+    say("good", "live", refusal(answers.at(-1)));
   } catch (error) {
     if (error instanceof NeedsToken) {
       forgetToken();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
-use frevo_config::{ShareName, ShareSection, nearest};
+use frevo_config::{Config, ConfinementChoice, ShareName, ShareSection, nearest};
 use frevo_wire::fscc::fold_name;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
@@ -74,6 +74,21 @@ pub(crate) fn run(shares: &Shares) -> Done {
         Change::Set { name, keys } => set(config, name, keys),
         Change::Rm { name } => remove(config, name),
     }
+}
+
+/// The ways by which a change is applied.
+const BY_RELOAD: &str = "systemctl reload frevo applies the change";
+const BY_RESTART: &str = "systemctl restart frevo applies the change: a server that runs is confined to the \
+    folders of its shares at the start and those of confine_to, and the new folder is not in them";
+
+/// True if a server with this configuration may add a share of a folder while it runs.
+fn may_be_added(config: &Config, path: &Path) -> bool {
+    let server = &config.server;
+    let folders = config.shares.iter().map(|share| share.path.get_ref().as_path());
+    let is_within = folders
+        .chain(server.confine_to.iter().map(PathBuf::as_path))
+        .any(|of| path.starts_with(of));
+    is_within || server.confinement == Some(ConfinementChoice::Off)
 }
 
 fn list(config: &Path) -> Done {
@@ -155,11 +170,13 @@ impl Edited {
 
     /// Checks the changed configuration, replaces the file, and tells so.
     pub(crate) fn save(self, sources: &Sources) -> Done {
+        self.save_for(sources, BY_RELOAD)
+    }
+
+    /// Saves as [`Self::save`], and tells how the change is applied.
+    fn save_for(self, sources: &Sources, applied: &str) -> Done {
         let file = self.store(sources)?;
-        tell(format_args!(
-            "{} was changed; systemctl reload frevo applies the change",
-            file.display()
-        ));
+        tell(format_args!("{} was changed; {applied}", file.display()));
         Ok(())
     }
 
@@ -187,6 +204,10 @@ fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
         let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
         return Err(Failure::new(exit, fault.to_string()));
     }
+    let applied = match may_be_added(&sources.config()?, &path) {
+        true => BY_RELOAD,
+        false => BY_RESTART,
+    };
     let mut edited = Edited::open(&sources, config.to_owned())?;
     let mut table = Table::new();
     table.insert("name", toml_edit::value(name.as_str()));
@@ -194,7 +215,7 @@ fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
     table.decor_mut().set_prefix("\n");
     edited.shares()?.push(table);
     change(&mut edited, &sources, name.as_str(), keys)?;
-    edited.save(&sources)
+    edited.save_for(&sources, applied)
 }
 
 fn set(config: &Path, name: &str, keys: &[String]) -> Done {

@@ -190,6 +190,60 @@ fn without_a_server_the_commands_say_where_they_looked() {
     }
 }
 
+/// A reload tells whether the configuration is in force, and a status tells it as long as it is not.
+#[test]
+fn a_reload_tells_what_is_not_in_force() {
+    let place = Sandbox::new();
+    let share = place.folder("data");
+    let state = place.path("state");
+    let configure = |more: &str| {
+        let text = format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n\
+             [[share]]\nname = \"data\"\npath = {share:?}\n{more}"
+        );
+        place.file("frevo.toml", &text, 0o600)
+    };
+    let config = configure("");
+    let server = place.serve(&["-c", text(&config)]);
+    let run = |command: &[&str]| place.run(&[command, &["-c", text(&config)]].concat());
+    assert_eq!(run(&["reload"]).succeeds(), "the configuration was reloaded\n");
+
+    configure("read_only = 7\n");
+    run(&["reload"]).fails(3, &["refused", "the one before stays in force", "read_only"]);
+    let status = run(&["status"]);
+    assert!(
+        status.succeeds().contains("the files of the configuration are refused since 20"),
+        "{status:?}"
+    );
+    assert!(status.out.contains("read_only"), "{status:?}");
+    let status: Value = serde_json::from_str(run(&["status", "--json"]).succeeds()).unwrap();
+    assert!(status["configuration"]["refused"]["since"].as_u64() > Some(1_700_000_000), "{status}");
+    assert_eq!(rows(&status, "shares").iter().filter(|row| row["name"] == "data").count(), 1);
+    assert!(status["snapshots"].is_array() && status["quotas"].is_array(), "{status}");
+
+    let lost = place.path("lost");
+    configure(&format!("[[share]]\nname = \"lost\"\npath = {lost:?}\n"));
+    let said = run(&["reload"]);
+    said.succeeds();
+    assert!(said.err.contains("the share lost is not served: "), "{said:?}");
+    let status = run(&["status"]);
+    assert!(status.succeeds().contains("the share lost is not served: "), "{status:?}");
+    assert!(!status.out.contains("refused"), "{status:?}");
+    let metrics = ask_unix(&state.join("admin.sock"), &get("/metrics", ""));
+    assert!(metrics.contains("frevo_share_usable{share=\"lost\"} 0\n"), "{metrics}");
+
+    configure("");
+    let said = run(&["reload"]);
+    assert_eq!((said.succeeds(), &*said.err), ("the configuration was reloaded\n", ""));
+    assert!(!run(&["status"]).succeeds().contains("not served"));
+    let pid = server.pid().to_string();
+    let socket = place.path("nothing.sock");
+    let said = place.run(&["reload", "--pid", &pid, "--socket", text(&socket)]);
+    said.succeeds();
+    assert!(said.err.contains("SIGHUP was sent"), "{said:?}");
+    server.stop();
+}
+
 fn ask_unix(socket: &std::path::Path, request: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -41,6 +41,13 @@ words in front of log lines.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs";
 
+const RELOAD_HELP: &str = "\
+A configuration with a fault is refused as a whole: the one before stays in force, and \
+`frevo status` says so until a reload succeeds. Shares that cannot be served are named, and \
+the others are served.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 the configuration is refused, 5 no server runs";
+
 const CLUSTER_HELP: &str = "\
 Without a command, this tells how to start a cluster. SHARE is a share of the cluster or the \
 group that it is in; `frevo cluster status` lists both. A move ends when the other node owns \
@@ -81,6 +88,9 @@ pub(crate) enum AdminCommand {
     /// List the snapshots of a file or directory; list, make and thin those of this machine's server
     #[command(after_help = SNAPSHOTS_HELP)]
     Snapshots(Box<SnapshotsArguments>),
+    /// Have the running server read its configuration again, and tell whether it is in force
+    #[command(after_help = RELOAD_HELP)]
+    Reload(ReloadArguments),
     /// Show or change the level of the running server's log
     #[command(after_help = LOG_LEVEL_HELP)]
     LogLevel(LogLevelArguments),
@@ -304,6 +314,17 @@ pub(crate) struct CaptureArguments {
     /// Keep the answers and tickets of logons, and calls that carry passwords
     #[arg(long)]
     pub(crate) capture_secrets: bool,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// `frevo reload`
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArguments {
+    /// Send SIGHUP to this process if the server has no admin socket, without waiting for the result
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<i32>,
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,

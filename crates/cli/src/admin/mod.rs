@@ -1,4 +1,5 @@
-//! `frevo status`, `opens`, `top`, `kick`, `capture`, `cluster`, `snapshots` and `log-level`: the server of this machine.
+//! `frevo status`, `opens`, `top`, `kick`, `capture`, `reload`, `cluster`, `snapshots` and `log-level`: the server of
+//! this machine.
 
 pub(crate) mod account_file;
 pub(crate) mod arguments;
@@ -9,6 +10,7 @@ mod kick;
 mod log_level;
 mod quotas;
 mod rates;
+mod reload;
 pub(crate) mod running_server;
 mod snapshots;
 mod socket;
@@ -39,6 +41,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             AdminCommand::Capture(arguments) => capture::run(arguments).await,
             AdminCommand::Cluster(arguments) => cluster::run(arguments).await,
             AdminCommand::Snapshots(arguments) => snapshots::run(arguments).await,
+            AdminCommand::Reload(arguments) => reload::run(arguments).await,
             AdminCommand::LogLevel(arguments) => log_level::run(arguments).await,
         }
     })

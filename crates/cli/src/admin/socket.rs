@@ -8,6 +8,7 @@ use frevo_config::Config;
 
 use super::arguments::ServerPlace;
 use crate::config_checks;
+use crate::config_sources::Sources;
 use crate::exit::{Done, Exit, Failure};
 use crate::state;
 
@@ -24,8 +25,9 @@ fn candidates(place: &ServerPlace) -> Result<Vec<PathBuf>, Failure> {
         Some(socket) => socket.clone(),
         None => state::dir_of(config).join(state::ADMIN_SOCKET),
     };
-    if let Some(path) = &place.config {
-        let config = config_checks::read(path)?;
+    // The keys that have no fault tell where the server is.
+    let config = place.config.as_ref().map(|path| Sources::read(path)).transpose()?;
+    if let Some(config) = config.and_then(|sources| sources.lenient().0) {
         let chosen = config.admin.socket.is_some();
         return Ok([of(&config)].into_iter().chain((!chosen).then(service)).collect());
     }

@@ -1,11 +1,12 @@
 //! `frevo status` and `frevo opens`.
 
+use frevo_snapshots::Second;
 use serde_json::Value;
 
 use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
 use super::socket::ask;
-use super::{quotas, snapshots};
+use super::{quotas, reload, snapshots};
 use crate::console::print;
 use crate::exit::{Done, Failure};
 use crate::printable::printable;
@@ -18,32 +19,40 @@ use Align::{Left, Right};
 
 pub(super) async fn status(arguments: &StatusArguments) -> Done {
     let answer = fetch(&arguments.place, &arguments.rows, "opens,locks,leases").await?;
-    if arguments.place.json {
-        return print(&[&answer[..], b"\n"].concat());
-    }
     let mut status = parsed(&answer)?;
-    // A server of an older version does not know this request, so an error only means that the
-    // health of the shares is not shown.
+    // A server of an older version does not know these requests, so an error only means that this part is not
+    // shown.
     if let Ok(answer) = ask(&arguments.place, "/shares", None).await {
         add_health(&mut status["shares"], &parsed(&answer)?);
     }
-    let mut out = headline(&status);
+    for part in ["configuration", "snapshots", "quotas"] {
+        if let Ok(answer) = ask(&arguments.place, &format!("/{part}"), None).await {
+            status[part] = parsed(&answer)?;
+        }
+    }
+    if arguments.place.json {
+        return print(format!("{status}\n").as_bytes());
+    }
+    print(shown(&status).as_bytes())
+}
+
+/// The text of a status.
+fn shown(status: &Value) -> String {
+    let mut out = headline(status);
+    out.push_str(&refused(&status["configuration"]));
     section(&mut out, "sessions", &status["sessions"], sessions);
     let of_sessions = serde_json::json!({"rows": status["sessions"]["rows"]});
     section(&mut out, "channels", &of_sessions, channels);
     section(&mut out, "shares", &status["shares"], shares);
     out.push_str(&unhealthy(&status["shares"]));
     out.push_str(&of_guests(&status["shares"]));
-    // A server of an older version does not know this request.
-    if let Ok(answer) = ask(&arguments.place, "/snapshots", None).await {
-        out.push_str(&snapshots::shown(
-            &serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default(),
-        ));
-    }
-    if let Ok(answer) = ask(&arguments.place, "/quotas", None).await {
-        let owners = serde_json::from_slice::<Vec<_>>(&answer).unwrap_or_default();
-        out.push_str(&quotas::shown(&owners, quotas::owner_name));
-    }
+    out.push_str(&not_served(&status["configuration"]));
+    let of = |part| status[part].clone();
+    out.push_str(&snapshots::shown(
+        &serde_json::from_value::<Vec<_>>(of("snapshots")).unwrap_or_default(),
+    ));
+    let owners = serde_json::from_value::<Vec<_>>(of("quotas")).unwrap_or_default();
+    out.push_str(&quotas::shown(&owners, quotas::owner_name));
     section(&mut out, "open files", &status["opens"], open_files);
     section(&mut out, "locks", &status["locks"], locks);
     section(&mut out, "leases", &status["leases"], leases);
@@ -52,8 +61,28 @@ pub(super) async fn status(arguments: &StatusArguments) -> Done {
     section(&mut out, "servers of namespaces", &status["targets"], targets);
     section(&mut out, "limits of rate", &status["rates"], rates);
     section(&mut out, "held back most", &most_held(&status["rates"]), held_most);
-    section(&mut out, "sessions that wait for limits", &held(&status), held_sessions);
-    print(out.as_bytes())
+    section(&mut out, "sessions that wait for limits", &held(status), held_sessions);
+    out
+}
+
+/// A line about a configuration that was refused. Empty without.
+fn refused(configuration: &Value) -> String {
+    let refused = &configuration["refused"];
+    if refused.is_null() {
+        return String::new();
+    }
+    let since = Second::new(number(refused, "since")).map(|since| since.to_string());
+    format!(
+        "the files of the configuration are refused since {}, and the configuration before is in force: {}\n",
+        since.unwrap_or_default(),
+        printable(&text(refused, "why"))
+    )
+}
+
+/// A line for each share of the configuration that is not served.
+fn not_served(configuration: &Value) -> String {
+    let shares = configuration["not_served"].as_array().map_or(&[][..], Vec::as_slice);
+    shares.iter().map(|share| format!("{}\n", reload::not_served(share))).collect()
 }
 
 /// The sessions that a limit of rate holds back now.
@@ -505,6 +534,24 @@ mod tests {
         shares["rows"][0]["guests"] = json!("read");
         assert_eq!(of_guests(&shares), "share a: guests may read\n");
         assert_eq!(unhealthy(&shares), "share b: the folder was removed\n");
+    }
+
+    #[test]
+    fn a_part_of_the_configuration_that_is_not_in_force_is_told() {
+        let none = json!({"refused": null, "not_served": []});
+        for quiet in [&Value::Null, &none] {
+            assert_eq!((refused(quiet), not_served(quiet)), (String::new(), String::new()));
+        }
+        let state = json!({
+            "refused": {"since": 951_827_696, "why": "f.toml:1: no such key"},
+            "not_served": [{"share": "a", "reason": "it is away"}],
+        });
+        let line = refused(&state);
+        assert!(
+            line.contains("since 2000-02-29 12:34:56 UTC, and") && line.ends_with("key\n"),
+            "{line}"
+        );
+        assert_eq!(not_served(&state), "the share a is not served: it is away\n");
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
-use frevo_config::Config;
 use frevo_server::Server;
 
+use super::config_reloads::NotInForce;
+use super::loaded::Loaded;
 use super::plan::Plan;
 use super::quotas::Quotas;
 use super::snapshots::Snapshots;
@@ -30,6 +31,8 @@ pub(super) struct Started {
     pub(super) wishes: Wishes,
     /// The folders whose quotas it shows.
     pub(super) quotas: Quotas,
+    /// The part of the configuration that it shows as not in force.
+    pub(super) not_in_force: NotInForce,
     /// The file of the Unix socket; None without one.
     _socket: Option<SocketFile>,
 }
@@ -54,9 +57,9 @@ pub(super) struct Wishes {
 }
 
 /// Returns both ends of the wishes for reloads.
-fn wishes() -> (Asking, Wishes) {
+fn wishes(not_in_force: NotInForce) -> (Asking, Wishes) {
     let (accounts, asked_accounts) = account_reloads::channel();
-    let (configuration, asked_configuration) = config_reloads::channel();
+    let (configuration, asked_configuration) = config_reloads::channel(not_in_force);
     let wishes = Wishes { accounts: asked_accounts, configuration: asked_configuration };
     (Asking { accounts, configuration }, wishes)
 }
@@ -160,13 +163,15 @@ impl Prepared {
         server: &Server,
         logging: &Logging,
         shown: Shown<'_>,
-        config: &Config,
+        loaded: &Loaded,
     ) -> Result<Started, Failure> {
         let Self { listening, token } = self;
-        let (asking, wishes) = wishes();
-        let quotas = Quotas::of(config);
+        let not_in_force = NotInForce::default();
+        not_in_force.note(loaded.not_served.clone());
+        let (asking, wishes) = wishes(not_in_force.clone());
+        let quotas = Quotas::of(&loaded.plan.config);
         if listening.path().is_none() && listening.address().is_none() {
-            return Ok(Started { wishes, quotas, _socket: None });
+            return Ok(Started { wishes, quotas, not_in_force, _socket: None });
         }
         let file = listening.path().and_then(SocketFile::new);
         if let Some(path) = listening.path() {
@@ -193,7 +198,7 @@ impl Prepared {
             token,
         };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
-        Ok(Started { wishes, quotas, _socket: file })
+        Ok(Started { wishes, quotas, not_in_force, _socket: file })
     }
 }
 

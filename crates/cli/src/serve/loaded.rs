@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use frevo_admin::UnservedShare;
 use frevo_config::ShareSection;
 use frevo_dfs::Namespace;
 use frevo_server::audit::{Audit, ShareAudit};
@@ -41,6 +42,8 @@ pub(super) struct Loaded {
     pub(super) plan: Plan,
     pub(super) logon: Logon,
     pub(super) shares: Vec<OpenShare>,
+    /// Shares of the configuration that are not served.
+    pub(super) not_served: Vec<UnservedShare>,
     /// The namespaces of DFS, whose links the plan has no more.
     pub(super) namespaces: Vec<Arc<Namespace>>,
     pub(super) settings: Settings,
@@ -68,13 +71,13 @@ impl Loaded {
             Some((logon, shares)) => (Some(logon), shares),
             None => (None, &[][..]),
         };
-        let shares = open_shares(&plan, shares, guards)?;
+        let OpenedShares { shares, not_served } = open_shares(&plan, shares, guards)?;
         refuse_exposed(&plan)?;
         let logon = Logon::new(&plan, arguments, logon)?;
         let kerberos = keytab::read(&plan.config)?;
         let settings = settings(&plan, arguments, guid, &logon);
         let namespaces = configured::namespaces(&mut plan.config);
-        Ok(Self { plan, logon, shares, namespaces, settings, kerberos })
+        Ok(Self { plan, logon, shares, not_served, namespaces, settings, kerberos })
     }
 
     /// The state of a server that is ready, for the service manager.
@@ -166,6 +169,12 @@ fn settings(plan: &Plan, arguments: &Serve, guid: Guid, logon: &Logon) -> Settin
     settings
 }
 
+/// The shares of a configuration.
+struct OpenedShares {
+    shares: Vec<OpenShare>,
+    not_served: Vec<UnservedShare>,
+}
+
 /// Opens the folders of all shares. The folder of an unchanged share stays open, so that its files
 /// keep their share modes. A share without its folder, such as one on a disk that is not mounted,
 /// does not keep the server from its other shares. A server of whose folders other servers have every
@@ -174,8 +183,8 @@ fn open_shares(
     plan: &Plan,
     before: &[OpenShare],
     guards: Option<&ShareGuards>,
-) -> Result<Vec<OpenShare>, Failure> {
-    let (mut shares, mut taken) = (Vec::new(), Vec::new());
+) -> Result<OpenedShares, Failure> {
+    let (mut shares, mut taken, mut not_served) = (Vec::new(), Vec::new(), Vec::new());
     for section in &plan.config.shares {
         let same = before.iter().find(|share| folder::is_same(&share.section, section));
         let name = section.name.get_ref();
@@ -188,6 +197,8 @@ fn open_shares(
             Err(fault) => {
                 tracing::error!(target: "frevo::server", share = %name,
                     "the share is not served: {fault}; when that is mended, restart frevo");
+                let reason = format!("{fault}; when that is mended, restart frevo");
+                not_served.push(UnservedShare { share: name.to_string(), reason });
                 continue;
             }
         };
@@ -210,8 +221,10 @@ fn open_shares(
     for (share, why) in taken {
         tracing::error!(target: "frevo::server", %share,
             "the share is not served: {why}; then reload frevo");
+        let reason = format!("{why}; then reload frevo");
+        not_served.push(UnservedShare { share: share.to_string(), reason });
     }
-    Ok(shares)
+    Ok(OpenedShares { shares, not_served })
 }
 
 pub(super) fn warn(loaded: &Loaded) {

@@ -241,6 +241,9 @@ impl Running<'_> {
             }
         };
         self.record(|| event);
+        if let Err(why) = &done {
+            self.admin.not_in_force.note_refusal(why);
+        }
         notify(&[NotifyState::Ready]);
         release_read();
         done
@@ -421,7 +424,7 @@ impl Running<'_> {
             snapshots.place(&mut plan.config);
         }
         self.confined.check_files(&plan, self.arguments)?;
-        self.confined.leave_out(&mut plan.config.shares);
+        let left_out = self.confined.leave_out(&mut plan.config.shares);
         let refused = |why: String| Failure::new(Exit::Config, why);
         cluster::refusal(&self.loaded.plan.config, &plan.config)
             .map_or(Ok(()), |why| Err(refused(why)))?;
@@ -430,7 +433,9 @@ impl Running<'_> {
         let level = plan.config.server.log_level.clone();
         logging::filter(level.as_deref())?;
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
-        let new = Loaded::new(plan, self.arguments, self.guid, Some(before), Some(&self.guards))?;
+        let guards = Some(&self.guards);
+        let mut new = Loaded::new(plan, self.arguments, self.guid, Some(before), guards)?;
+        new.not_served.extend(left_out);
         new.keeps_moving(&self.loaded).map_err(refused)?;
         let tls = self.certificates.load(&new.plan.config)?;
         self.logging.set_level(level.as_deref())?;
@@ -456,6 +461,7 @@ impl Running<'_> {
             snapshots.reload(&new.plan.config);
         }
         self.admin.quotas.show(&new.plan.config);
+        self.admin.not_in_force.note(new.not_served.clone());
         self.keytab_watch.note(keytab::path(&new.plan.config));
         if let Some(tls) = tls {
             self.certificates.put(&new.plan.config, Ok(tls));

@@ -16,6 +16,7 @@ pub(crate) mod trial;
 
 use std::path::{Path, PathBuf};
 
+use frevo_admin::UnservedShare;
 use frevo_config::{ConfinementChoice, ShareSection};
 use frevo_posix::name_service::Confine;
 
@@ -178,16 +179,21 @@ impl Confined {
         }
     }
 
-    /// Leaves out shares that need what was given up at the start, and tells why.
-    pub(super) fn leave_out(&self, shares: &mut Vec<ShareSection>) {
+    /// Leaves out shares that need what was given up at the start, tells why, and returns them.
+    pub(super) fn leave_out(&self, shares: &mut Vec<ShareSection>) -> Vec<UnservedShare> {
+        let mut left_out = Vec::new();
         shares.retain(|share| match self.given_up(share) {
             None => true,
             Some(why) => {
-                tracing::error!(target: "frevo::server", share = %share.name.get_ref(),
+                let name = share.name.get_ref();
+                tracing::error!(target: "frevo::server", share = %name,
                     "the share is not served: {why}; restart frevo to serve it");
+                let reason = format!("{why}; restart frevo to serve it");
+                left_out.push(UnservedShare { share: name.to_string(), reason });
                 false
             }
         });
+        left_out
     }
 
     /// The right that a share needs and that was given up at the start.
