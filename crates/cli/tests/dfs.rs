@@ -231,6 +231,20 @@ fn sync_removes_nothing_behind_a_link() {
     }
 }
 
+/// A failure behind a link names the URL that was typed, and says that there is a link.
+#[test]
+fn a_link_that_leads_nowhere_is_told_with_the_url() {
+    let two = Two::new(&[FILES, &link("away", "\\\\127.0.0.9\\share")].concat());
+    let url = "smb://ann@one/files/away/a";
+    let said = two.run(&["cat", url]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.err.contains(&format!("{url} leads over a DFS link there: ")), "{said:?}");
+    assert!(said.err.contains("127.0.0.9"), "{said:?}");
+    let said = two.run(&["cat", "--dfs", "same-host", url]);
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.err.contains("such links are not to be followed"), "{said:?}");
+}
+
 #[test]
 fn a_reload_changes_the_links() {
     let two = Two::new(&[FILES, &link("old", "\\\\two\\share")].concat());

@@ -242,6 +242,25 @@ fn shown_path(path: &str) -> String {
     found.unwrap_or_else(|| spelling::in_text(path))
 }
 
+/// The failure to reach `url`, which names it also where a link of a namespace led to another server.
+fn of_link(url: &Url, error: frevo_client::Error) -> Failure {
+    let own = url.server.to_string();
+    let is_at = |scheme: &str| {
+        let rest = innermost(&error).path().strip_prefix(scheme)?;
+        Some(rest.split('/').next() != Some(&*own))
+    };
+    let is_elsewhere = is_at("smb://").or_else(|| is_at("smb+quic://")).unwrap_or(false);
+    let is_unreachable = matches!(innermost(&error).cause(), Cause::Transport(_));
+    let failure = failed(error);
+    if !(is_elsewhere && is_unreachable) {
+        return failure;
+    }
+    Failure {
+        message: format!("{url} leads over a DFS link there: {}", failure.message),
+        ..failure
+    }
+}
+
 /// The option that accepts a dialect, and its price.
 fn accepting(oldest: Dialect) -> String {
     let words = DialectName::WORDS.iter().filter_map(|word| word.parse().ok());
@@ -414,7 +433,8 @@ impl Connection {
         url: &Url,
     ) -> Result<(Share, Url), Failure> {
         let place = SmbUrl::new(url.server.clone(), &url.share, &url.path);
-        let (share, path) = client.resolve(&place, credentials).await.map_err(failed)?;
+        let found = client.resolve(&place, credentials).await;
+        let (share, path) = found.map_err(|error| of_link(url, error))?;
         keep(&share);
         self.tell_of_guest(share.session());
         tell_of_tcp();

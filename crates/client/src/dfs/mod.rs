@@ -395,7 +395,16 @@ impl Way {
         };
         let allowed = |target: &DfsPath| self.may_go(&session, &place.server, target);
         let Some((known, rest)) = Known::understood(&response, &asked, allowed) else {
-            let cause = Cause::Protocol("its DFS referral names no target that may be used");
+            let is_understood = Known::understood(&response, &asked, |_| true).is_some();
+            let cause = match is_understood {
+                true if self.policy() == Policy::Anywhere => Cause::Security(
+                    "it leads over a DFS link to another server, and the referral is not signed",
+                ),
+                true => Cause::Usage(
+                    "it leads over a DFS link to another server, and such links are not to be followed",
+                ),
+                false => Cause::Protocol("its DFS referral names no target that may be used"),
+            };
             let url = place.url(self.client.options().scheme());
             return Err(Error::new(cause, "resolve", url));
         };
