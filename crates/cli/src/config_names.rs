@@ -52,6 +52,13 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
             findings.extend(without_host_user(share, &users, sources));
         }
     }
+    for rate in &config.rates {
+        for why in rate.users.iter().filter_map(|who| unknown(who, &users, &groups)) {
+            let place = sources.place(&rate.name.span());
+            let text = format!("the limit of rate {}: users: {why}", rate.name.get_ref());
+            findings.push(Finding { place, is_fault: false, text });
+        }
+    }
     findings
 }
 
