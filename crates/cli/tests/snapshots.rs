@@ -280,6 +280,27 @@ fn a_client_has_a_snapshot_made() {
     assert!(local.code == 2 && local.err.contains("--server"), "{local:?}");
 }
 
+/// A file that was removed is found in the snapshots that have it.
+#[test]
+fn versions_of_a_removed_file_are_found() {
+    let Some(site) = Site::new("versions_of_a_removed_file_are_found", "none") else { return };
+    let old = site.place.file("one", "old", 0o600);
+    site.client(&["mkdir", &site.url("in")]).succeeds();
+    site.client(&["put", text(&old), &site.url("in/a.txt")]).succeeds();
+    site.create();
+    site.client(&["rm", "-r", &site.url("in")]).succeeds();
+    site.create();
+    let said = site.client(&["snapshots", &site.url("in/a.txt")]);
+    assert_eq!(said.succeeds().lines().count(), 1, "{said:?}");
+    assert!(said.err.contains("is not there any more"), "{said:?}");
+    let never = site.client(&["snapshots", &site.url("in/b.txt")]);
+    assert!(never.code == 6 && never.err.contains("b.txt"), "{never:?}");
+    let none = site.client(&["restore", "--as-of", "now", &site.url("in/b.txt")]);
+    assert!(none.code == 6 && none.err.contains("no snapshot of"), "{none:?}");
+    site.client(&["restore", "--as-of", "now", &site.url("in/a.txt")]).succeeds();
+    assert_eq!(site.client(&["cat", &site.url("in/a.txt")]).succeeds(), "old");
+}
+
 /// Snapshots have nothing of subvolumes in the share: that is told, and no backup is made of such a share.
 #[test]
 fn subvolumes_in_a_share_are_told_and_refused_for_shadow_copies() {

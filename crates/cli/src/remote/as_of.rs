@@ -1,5 +1,6 @@
 //! `--as-of`: files as they were at a time, out of the newest snapshot that is not younger.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
@@ -7,6 +8,7 @@ use frevo_client::Share;
 use frevo_store::snapshot::Moment;
 
 use super::connection_options::Connection;
+use super::failures::in_order;
 use super::filter::parse_when;
 use super::location::{Location, Url, folder};
 use super::logon::failed;
@@ -73,6 +75,12 @@ impl AsOf {
     }
 }
 
+/// A snapshot of a time, and the others that are known.
+struct Chosen {
+    moment: Moment,
+    all: Vec<Moment>,
+}
+
 /// Returns `url` in the newest snapshot of `when` or before.
 pub(crate) async fn url_at(
     connection: &Connection,
@@ -80,6 +88,94 @@ pub(crate) async fn url_at(
     when: SystemTime,
     posix: bool,
 ) -> Result<Url, Failure> {
+    let chosen = choose(connection, url, when, posix).await?;
+    Ok(told(connection, url, chosen.moment))
+}
+
+/// Returns `url` in the newest snapshot of `when` or before that has it: it may have been removed since.
+pub(crate) async fn url_last_at(
+    connection: &Connection,
+    url: &Url,
+    when: SystemTime,
+) -> Result<Url, Failure> {
+    let Chosen { moment, mut all } = choose(connection, url, when, false).await?;
+    if literal_part(&url.path) != url.path {
+        return Ok(told(connection, url, moment));
+    }
+    all.retain(|other| *other <= moment);
+    match having(connection, url, all, 1).await?.first() {
+        Some(moment) => Ok(told(connection, url, *moment)),
+        None => {
+            let text = format!("no snapshot of {} or before has {url}", output::time(when));
+            Err(Failure::new(Exit::NotFound, text).of("find", url))
+        }
+    }
+}
+
+/// Returns the snapshots that have a file or directory that is not there any more, the newest first.
+pub(crate) async fn of_removed(connection: &Connection, url: &Url) -> Result<Vec<Moment>, Failure> {
+    let (share, place) = connection.reach(url).await?;
+    let mut path = folder(&place.path);
+    let all = loop {
+        match tokens(&share, path).await {
+            Err(failure) if failure.exit == Exit::NotFound && !path.is_empty() => {
+                path = folder(path);
+            }
+            all => break all?,
+        }
+    };
+    having(connection, url, all, usize::MAX).await
+}
+
+/// Returns at most `most` of the snapshots that have `url`, the newest first.
+async fn having(
+    connection: &Connection,
+    url: &Url,
+    mut all: Vec<Moment>,
+    most: usize,
+) -> Result<Vec<Moment>, Failure> {
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.dedup();
+    let mut found = Vec::new();
+    let looks = all.iter().map(async |moment| (*moment, has(connection, url, *moment).await));
+    let take = async |(moment, has): (Moment, Result<bool, Failure>)| {
+        match has {
+            Ok(true) => found.push(moment),
+            Ok(false) => {}
+            Err(failure) => return ControlFlow::Break(Err(failure)),
+        }
+        if found.len() == most { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
+    };
+    in_order(looks, take).await?;
+    Ok(found)
+}
+
+/// Returns true if the snapshot has the file or directory.
+async fn has(connection: &Connection, url: &Url, moment: Moment) -> Result<bool, Failure> {
+    let (share, place) = connection.reach(&url.in_snapshot(moment)).await?;
+    match share.metadata(&place.path).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Returns `url` in a snapshot, and tells which.
+fn told(connection: &Connection, url: &Url, moment: Moment) -> Url {
+    if !connection.json {
+        let shown = output::time(system_time(moment));
+        tell(format_args!("{url}: as it was in the snapshot {moment} ({shown})"));
+    }
+    url.in_snapshot(moment)
+}
+
+/// Finds the newest snapshot of `when` or before.
+async fn choose(
+    connection: &Connection,
+    url: &Url,
+    when: SystemTime,
+    posix: bool,
+) -> Result<Chosen, Failure> {
     if let Some(token) = url.snapshot() {
         let text = format!("{url} names the snapshot {token} already; leave --as-of out");
         return Err(Failure::new(Exit::Usage, text));
@@ -107,12 +203,10 @@ pub(crate) async fn url_at(
             Err(failure) => return Err(failure),
         }
     }
-    let Some(moment) = chosen else { return Err(none(url, when, &all)) };
-    if !connection.json {
-        let shown = output::time(system_time(moment));
-        tell(format_args!("{url}: as it was in the snapshot {moment} ({shown})"));
+    match chosen {
+        Some(moment) => Ok(Chosen { moment, all }),
+        None => Err(none(url, when, &all)),
     }
-    Ok(url.in_snapshot(moment))
 }
 
 /// The path up to its first name with wildcards.

@@ -4,13 +4,14 @@ use frevo_client::{Change, RecursiveMode};
 use frevo_store::snapshot::Moment;
 use serde_json::json;
 
-use super::as_of::system_time;
+use super::as_of::{of_removed, system_time};
 use super::connection_options::Connection;
 use super::location::Url;
 use super::logon::failed;
 use super::output::{exact_time, line, time};
 use super::spelling;
-use crate::exit::Done;
+use crate::console::tell;
+use crate::exit::{Done, Exit};
 
 pub(crate) async fn shares(connection: &Connection, url: &Url, all: bool) -> Done {
     let session = connection.log_on(url).await?;
@@ -58,8 +59,21 @@ pub(crate) async fn watch(connection: &Connection, url: &Url, recursive: bool) -
 }
 
 pub(crate) async fn snapshots(connection: &Connection, url: &Url) -> Done {
-    let (share, url) = &connection.reach(url).await?;
-    let found = share.snapshots(&url.path).await.map_err(failed)?;
+    let (share, place) = &connection.reach(url).await?;
+    let found = match share.snapshots(&place.path).await.map_err(failed) {
+        Err(failure) if failure.exit == Exit::NotFound && !place.path.is_empty() => {
+            let found = of_removed(connection, url).await?;
+            if found.is_empty() {
+                return Err(failure);
+            }
+            tell(format_args!("{url} is not there any more; these snapshots have it"));
+            found.iter().map(ToString::to_string).collect()
+        }
+        found => found?,
+    };
+    if found.is_empty() {
+        tell(format_args!("{url} has no snapshots on the server"));
+    }
     for token in found {
         let taken = Moment::of_token(&token).map(system_time);
         let shown = if connection.json {

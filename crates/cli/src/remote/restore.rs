@@ -2,7 +2,7 @@
 
 use super::ancestry::BothEnds;
 use super::arguments::Restore;
-use super::as_of::url_at;
+use super::as_of::url_last_at;
 use super::copy_plan::{CopyPlan, Selection};
 use super::failures::Failures;
 use super::location::{Url, folder};
@@ -18,7 +18,7 @@ pub(crate) async fn restore(restore: &Restore) -> Done {
     let mut urls = Vec::with_capacity(restore.urls.len());
     for url in &restore.urls {
         urls.push(match (restore.as_of, url.snapshot()) {
-            (Some(when), _) => url_at(connection, url, when, false).await?,
+            (Some(when), _) => url_last_at(connection, url, when).await?,
             (None, Some(_)) => url.clone(),
             (None, None) => {
                 let text = format!(

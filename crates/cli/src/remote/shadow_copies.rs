@@ -38,7 +38,8 @@ fn whole_share(url: &Url) -> Result<&str, Failure> {
 pub(super) async fn create(connection: &Connection, url: &Url) -> Done {
     let share = whole_share(url)?;
     let session = connection.log_on(url).await?;
-    let copy = session.create_shadow_copy(share).await.map_err(failed)?;
+    let made = session.create_shadow_copy(share).await.map_err(failed);
+    let copy = made.map_err(|failure| named("no shadow copy was made of", url, failure))?;
     if connection.json {
         line(json!({
             "share": copy.share, "set": copy.set, "copy": copy.id, "time": exact_time(copy.created),
@@ -56,7 +57,13 @@ pub(super) async fn delete(connection: &Connection, url: &Url, set: &str) -> Don
         Failure::new(Exit::Usage, text)
     })?;
     let session = connection.log_on(url).await?;
-    session.delete_shadow_copy(&copy.share, set, &copy.id).await.map_err(failed)
+    let deleted = session.delete_shadow_copy(&copy.share, set, &copy.id).await.map_err(failed);
+    deleted.map_err(|failure| named("the shadow copy was not deleted:", url, failure))
+}
+
+/// The failure with the URL that was typed: that of the client names the share that the copy is of.
+fn named(what: &str, url: &Url, failure: Failure) -> Failure {
+    Failure { message: format!("{what} {url}: {}", failure.message), ..failure }
 }
 
 #[cfg(test)]
