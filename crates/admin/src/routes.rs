@@ -23,7 +23,7 @@ use crate::health::{Health, ShareHealth};
 use crate::history::{self, History};
 use crate::limits::{ANSWER_TIME, BODY_BYTES, ROWS_MAX, SNAPSHOTS_TIME};
 use crate::quotas::Quotas;
-use crate::{Admin, ClusterAct, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
+use crate::{Admin, ClusterAct, NotKept, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
@@ -296,7 +296,8 @@ impl Service {
         };
         match keeper.act(act, by_whom(caller)).await {
             Ok(snapshots) => json(&snapshots),
-            Err(why) => refusal(StatusCode::CONFLICT, &why),
+            Err(NotKept::NoSuch(why)) => refusal(StatusCode::NOT_FOUND, &why),
+            Err(NotKept::Failed(why)) => refusal(StatusCode::CONFLICT, &why),
         }
     }
 

@@ -13,9 +13,23 @@ pub trait SnapshotKeeper: Send + Sync {
     fn act(&self, act: SnapshotAct, by: &'static str) -> Keeping<'_>;
 }
 
-/// The end of an act: the seconds since 1970 of the snapshots that were listed, made or removed, or a
-/// sentence.
-pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<Vec<u64>, String>> + Send + 'a>>;
+/// The end of an act: the seconds since 1970 of the snapshots that were listed, made or removed.
+pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<Vec<u64>, NotKept>> + Send + 'a>>;
+
+/// The reason why an act was not carried out, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotKept {
+    /// The server makes no snapshots of the share, or does not have the one that was named.
+    NoSuch(String),
+    /// The act failed.
+    Failed(String),
+}
+
+impl From<String> for NotKept {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
 
 /// An act of an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +45,13 @@ pub enum SnapshotAct {
         /// The share.
         share: String,
     },
+    /// Removes one snapshot.
+    Remove {
+        /// The share.
+        share: String,
+        /// The snapshot, in seconds since 1970.
+        snapshot: u64,
+    },
     /// Removes the snapshots that the schedule of a share does not keep.
     Prune {
         /// The share.
@@ -41,7 +62,10 @@ pub enum SnapshotAct {
 impl SnapshotAct {
     /// Returns the name of the share.
     pub fn share(&self) -> &str {
-        let (Self::List { share } | Self::Create { share } | Self::Prune { share }) = self;
+        let (Self::List { share }
+        | Self::Create { share }
+        | Self::Remove { share, .. }
+        | Self::Prune { share }) = self;
         share
     }
 }

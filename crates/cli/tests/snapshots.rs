@@ -150,11 +150,8 @@ fn the_server_makes_snapshots_and_clients_see_previous_versions() {
     let status = site.admin(&["status"]);
     let shown = status.succeeds();
     assert!(shown.contains("SNAPSHOTS OF") && shown.contains("photos        btrfs"), "{shown}");
-    assert!(
-        site.admin(&["snapshots", "create", "other", "--server"])
-            .err
-            .contains("makes no snapshots")
-    );
+    let other = site.admin(&["snapshots", "create", "other", "--server"]);
+    assert!(other.err.contains("serves no share"), "{other:?}");
     let audit = fs::read_to_string(site.place.path("audit.log")).unwrap();
     let of = |by: &str| {
         let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -278,6 +275,30 @@ fn a_client_has_a_snapshot_made() {
     assert!(none.code == 6 && none.err.contains("no such share"), "{none:?}");
     let local = site.client(&["snapshots", "create", "photos"]);
     assert!(local.code == 2 && local.err.contains("--server"), "{local:?}");
+}
+
+/// An administrator deletes one snapshot, and no shadow copy; exit codes tell failures apart.
+#[test]
+fn one_snapshot_is_deleted() {
+    let Some(site) = Site::new("one_snapshot_is_deleted", "none") else { return };
+    let (first, second) = (site.create(), site.create());
+    assert_ne!(first, second);
+    let listed = site.admin(&["snapshots", "list", "photos"]);
+    let name = listed.succeeds().split(' ').next().unwrap().to_owned();
+    let delete = |name: &str| site.admin(&["snapshots", "delete", "photos", name, "--server"]);
+    assert!(delete(&name).succeeds().ends_with(": removed\n"));
+    assert_eq!(site.list(), [second]);
+    delete(&name).fails(6, &["there is no such snapshot"]);
+    delete("frevo-1").fails(2, &["is no snapshot's name"]);
+    let copy = site.client(&["snapshots", "create", &format!("smb://ann@{}/photos", site.address)]);
+    copy.succeeds();
+    let held = site.list().into_iter().find(|taken| *taken != second).unwrap();
+    let held = frevo_snapshots::Second::new(held).unwrap().to_name();
+    delete(&held).fails(1, &["it is a shadow copy"]);
+    assert_eq!(site.list().len(), 2);
+    let create = |share: &str| site.admin(&["snapshots", "create", share, "--server"]);
+    create("nosuch").fails(6, &["serves no share \"nosuch\""]);
+    site.admin(&["snapshots", "list", "smb://ann@box/photos"]).fails(2, &["frevo snapshots URL"]);
 }
 
 /// A file that was removed is found in the snapshots that have it.

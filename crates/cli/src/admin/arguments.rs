@@ -59,7 +59,7 @@ runs, 6 this server is no node of a cluster";
 const SNAPSHOTS_HELP: &str = "\
 With a URL this lists the tokens of the snapshots in which there is the file or directory; \
 `create` has the server make one that stays and is a share of its own until `delete` (MS-FSRVP; for \
-Administrators and Backup Operators). With --server the commands are about the snapshots that this \
+Administrators and Backup Operators). With --server, and for `list` and `prune`, the commands are about the snapshots that this \
 machine's server makes of a share with [share.snapshots].
 
 Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication, 5 cannot connect or no server runs, 6 not \
@@ -157,7 +157,7 @@ pub(crate) struct SnapshotsArguments {
 pub(crate) enum SnapshotsVerb {
     /// Make a snapshot of a share now
     Create(Box<SnapshotCreation>),
-    /// Delete a snapshot that `create` has made of a share of another machine
+    /// Delete a snapshot that `create` has made of a share of another machine; with --server any one
     Delete(Box<SnapshotDeletion>),
     /// Remove the snapshots that the schedule of a share does not keep
     Prune(SnapshotsOfShare),
@@ -171,6 +171,16 @@ pub(crate) struct SnapshotCreation {
     /// URL of a share; with --server the name of one
     pub(crate) share: String,
 
+    #[command(flatten)]
+    pub(crate) own: OwnServer,
+
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+/// This machine's server, in place of that of a URL.
+#[derive(Debug, Args)]
+pub(crate) struct OwnServer {
     /// Ask the server of this machine, over its admin socket
     #[arg(long)]
     pub(crate) server: bool,
@@ -182,20 +192,27 @@ pub(crate) struct SnapshotCreation {
     /// Use the server of this configuration
     #[arg(long, short, value_name = "FILE", requires = "server", conflicts_with = "socket", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
+}
 
-    #[command(flatten)]
-    pub(crate) connection: Connection,
+impl OwnServer {
+    /// Returns the place of the server.
+    pub(crate) fn place(&self, json: bool) -> ServerPlace {
+        ServerPlace { socket: self.socket.clone(), config: self.config.clone(), json }
+    }
 }
 
 /// `frevo snapshots delete`
 #[derive(Debug, Args)]
 pub(crate) struct SnapshotDeletion {
-    /// URL of the share that `create` has named
-    pub(crate) url: Url,
+    /// URL of the share that `create` has named; with --server the name of a share
+    pub(crate) share: String,
 
-    /// Set of the snapshot, as `create` has named it
-    #[arg(value_name = "GUID")]
+    /// Set of the snapshot, as `create` has named it; with --server the snapshot, as `list` names it
+    #[arg(value_name = "SET")]
     pub(crate) set: String,
+
+    #[command(flatten)]
+    pub(crate) own: OwnServer,
 
     #[command(flatten)]
     pub(crate) connection: Connection,
@@ -207,8 +224,8 @@ pub(crate) struct SnapshotsOfShare {
     /// Name of the share
     pub(crate) share: String,
 
-    /// Ask the server of this machine, over its admin socket
-    #[arg(long, required = true)]
+    /// Ask the server of this machine, as this command always does
+    #[arg(long)]
     pub(crate) server: bool,
 
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `frevo snapshots create`, `prune` and `list`: the snapshots that this machine's server makes.
+//! `frevo snapshots create`, `delete`, `prune` and `list`: the snapshots that this machine's server makes.
 
 use frevo_admin::{ShareSnapshots, SnapshotAct};
 use frevo_snapshots::Second;
@@ -8,7 +8,7 @@ use super::socket::ask;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
-use crate::remote;
+use crate::remote::{self, location::Url};
 use crate::text_table::{Align, Table};
 
 use Align::{Left, Right};
@@ -17,27 +17,45 @@ use Align::{Left, Right};
 pub(super) fn of_another_machine(arguments: &SnapshotsArguments) -> Option<Done> {
     match (&arguments.verb, &arguments.url) {
         (None, Some(url)) => Some(remote::snapshots(&arguments.connection, url)),
-        (Some(SnapshotsVerb::Create(of)), _) if !of.server => Some(match of.share.parse() {
-            Ok(url) => remote::create_shadow_copy(&of.connection, &url),
-            Err(why) => {
-                let advice = "for a share of this machine's server, add --server";
-                Err(Failure::new(Exit::Usage, format!("{why}; {advice}")))
-            }
-        }),
-        (Some(SnapshotsVerb::Delete(of)), _) => {
-            Some(remote::delete_shadow_copy(&of.connection, &of.url, &of.set))
+        (Some(SnapshotsVerb::Create(of)), _) if !of.own.server => {
+            let create = |url| remote::create_shadow_copy(&of.connection, &url);
+            Some(url_of(&of.share).and_then(create))
+        }
+        (Some(SnapshotsVerb::Delete(of)), _) if !of.own.server => {
+            let delete = |url| remote::delete_shadow_copy(&of.connection, &url, &of.set);
+            Some(url_of(&of.share).and_then(delete))
         }
         _ => None,
     }
+}
+
+fn url_of(share: &str) -> Result<Url, Failure> {
+    share.parse().map_err(|why| {
+        let advice = "for a share of this machine's server, add --server";
+        Failure::new(Exit::Usage, format!("{why}; {advice}"))
+    })
+}
+
+/// Reads the name of a snapshot, `frevo-...` or `@GMT-...`.
+fn second_of(name: &str) -> Result<Second, Failure> {
+    let own = name.strip_prefix("@GMT-").map(|time| format!("frevo-{time}"));
+    Second::of_name(own.as_deref().unwrap_or(name)).ok_or_else(|| {
+        let text = format!("{name} is no snapshot's name, as `frevo snapshots list` shows them");
+        Failure::new(Exit::Usage, text)
+    })
 }
 
 pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
     let act = |of: &SnapshotsOfShare, act: fn(String) -> SnapshotAct| act(of.share.clone());
     match &arguments.verb {
         Some(SnapshotsVerb::Create(of)) => {
-            let (socket, config) = (of.socket.clone(), of.config.clone());
-            let place = ServerPlace { socket, config, json: of.connection.json };
+            let place = of.own.place(of.connection.json);
             tell(&place, &SnapshotAct::Create { share: of.share.clone() }, "made").await
+        }
+        Some(SnapshotsVerb::Delete(of)) => {
+            let snapshot = second_of(&of.set)?.since_1970();
+            let act = SnapshotAct::Remove { share: of.share.clone(), snapshot };
+            tell(&of.own.place(of.connection.json), &act, "removed").await
         }
         Some(SnapshotsVerb::Prune(of)) => {
             let act = act(of, |share| SnapshotAct::Prune { share });
@@ -46,8 +64,9 @@ pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
         Some(SnapshotsVerb::List(of)) => {
             tell(&of.place, &act(of, |share| SnapshotAct::List { share }), "").await
         }
-        None | Some(SnapshotsVerb::Delete(_)) => {
-            Err(Failure::new(Exit::Usage, "name a file or directory, or create, prune or list"))
+        None => {
+            let text = "name a file or directory, or create, delete, prune or list";
+            Err(Failure::new(Exit::Usage, text))
         }
     }
 }
@@ -56,7 +75,15 @@ pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
 async fn tell(place: &ServerPlace, act: &SnapshotAct, done: &str) -> Done {
     let makes_no_sense = || Failure::failed("the server's answer makes no sense");
     let body = serde_json::to_string(act).map_err(makes_no_sense())?;
-    let answer = ask(place, "/snapshots", Some(&body)).await?;
+    if act.share().contains("://") {
+        let text = "this is for shares of this machine's server, by their names; `frevo snapshots URL` lists \
+                    the snapshots of another machine's";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    // The interface answers 409 to an act that fails.
+    let exit = |exit| if exit == Exit::Usage { Exit::Failed } else { exit };
+    let answer = ask(place, "/snapshots", Some(&body)).await;
+    let answer = answer.map_err(|failure| Failure { exit: exit(failure.exit), ..failure })?;
     if place.json {
         return print(&[&answer[..], b"\n"].concat());
     }

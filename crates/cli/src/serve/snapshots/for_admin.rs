@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use frevo_admin::{Keeping, ShareSnapshots, SnapshotAct, SnapshotKeeper};
+use frevo_admin::{Keeping, NotKept, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 use frevo_snapshots::Schedule;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 /// A wish for the thread that makes snapshots.
 pub(super) enum Asked {
     /// An act of an administrator.
-    Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, String>> },
+    Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, NotKept>> },
     /// The rules of a new configuration for the shares that have snapshots.
     Rules(Vec<KeepingRules>),
     /// An act for a client of MS-FSRVP.
@@ -70,7 +70,7 @@ impl SnapshotKeeper for ForAdmin {
                 TrySendError::Full(_) => String::from("too many wishes wait; try again later"),
                 TrySendError::Disconnected(_) => String::from("the server stops"),
             })?;
-            answered.await.unwrap_or_else(|_| Err(String::from("the server stops")))
+            answered.await.unwrap_or_else(|_| Err(String::from("the server stops").into()))
         })
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use frevo_admin::{ShareSnapshots, SnapshotAct};
+use frevo_admin::{NotKept, ShareSnapshots, SnapshotAct};
 use frevo_server::Server;
 use frevo_server::audit::{Event, Kind};
 use frevo_snapshot_hands::{Hands, SnapshotFault};
@@ -41,6 +41,10 @@ const PLACE: &str = "place";
 const LIST: &str = "list";
 const CREATE: &str = "create";
 const REMOVE: &str = "remove";
+
+/// The reason why no snapshots are removed where nobody knows which of them are shadow copies.
+const UNKNOWN_COPIES: &str =
+    "the file of the shadow copies cannot be read, so no snapshots are removed; see the log";
 
 /// An act that failed. It is the share's fault until that act succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -500,8 +504,12 @@ impl Keeper {
     fn known_place_of(&self, name: &str) -> Result<usize, String> {
         let wanted = fold_name(name);
         let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
-        at.ok_or_else(|| {
-            format!("the server makes no snapshots of {:?}, which has neither [share.snapshots] nor keep_deleted", name)
+        let is_it = |share: &String| fold_name(share) == wanted;
+        at.ok_or_else(|| match self.server.disk_shares().iter().any(is_it) {
+            true => format!(
+                "the server makes no snapshots of {name:?}, which has neither [share.snapshots] nor keep_deleted"
+            ),
+            false => format!("the server serves no share {name:?}"),
         })
     }
 
@@ -517,10 +525,31 @@ impl Keeper {
         Ok(at)
     }
 
-    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, String> {
-        let at = self.place_of(act.share())?;
+    /// The snapshot that an administrator names, unless it is a shadow copy, which has a share and a set.
+    fn removable(&self, at: usize, taken: u64) -> Result<Second, NotKept> {
+        let failed = |why: &str| NotKept::Failed(why.to_owned());
+        let share = self.shares.get(at);
+        let has = |taken: &Second| share.is_some_and(|share| share.existing.contains(taken));
+        let Some(taken) = Second::new(taken).filter(has) else {
+            let why = "there is no such snapshot; `frevo snapshots list` lists those of the share";
+            return Err(NotKept::NoSuch(why.to_owned()));
+        };
+        match share {
+            Some(share) if !share.knows_held => Err(failed(UNKNOWN_COPIES)),
+            Some(share) if share.held.contains(&taken) => Err(failed(
+                "it is a shadow copy; `frevo snapshots delete URL SET` deletes it with its share",
+            )),
+            _ => Ok(taken),
+        }
+    }
+
+    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, NotKept> {
+        let at = self.place_of(act.share()).map_err(NotKept::NoSuch)?;
+        if let Some(share) = self.shares.get(at).filter(|share| share.at.is_none()) {
+            return Err(NotKept::NoSuch(share.why().unwrap_or_default().to_owned()));
+        }
         self.list(at)?;
-        let now = now().ok_or("the clock of this machine is wrong")?;
+        let now = now().ok_or_else(|| String::from("the clock of this machine is wrong"))?;
         let done = match act {
             SnapshotAct::List { .. } => {
                 self.shares.get(at).map(|share| share.existing.clone()).unwrap_or_default()
@@ -529,10 +558,13 @@ impl Keeper {
                 self.create(at, now, by)?;
                 vec![now]
             }
+            SnapshotAct::Remove { snapshot, .. } => {
+                let taken = self.removable(at, *snapshot)?;
+                self.remove(at, taken, by)?;
+                vec![taken]
+            }
             SnapshotAct::Prune { .. } if self.shares.get(at).is_some_and(|one| !one.knows_held) => {
-                return Err(String::from(
-                    "the file of the shadow copies cannot be read, so no snapshots are removed; see the log",
-                ));
+                return Err(NotKept::Failed(UNKNOWN_COPIES.to_owned()));
             }
             SnapshotAct::Prune { .. } => {
                 let surplus = self.surplus(at, now);
