@@ -70,6 +70,20 @@ impl SnapshotAct {
     }
 }
 
+/// A shadow copy that a client has had made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShadowCopy {
+    /// The name of the share that serves it.
+    pub share: String,
+    /// Its set, without which it cannot be deleted.
+    pub set: String,
+    /// The name of the account that has it.
+    pub owner: String,
+    /// The snapshot, in seconds since 1970.
+    pub taken: u64,
+}
+
 /// The snapshots that the server makes of a share. Times are seconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -98,6 +112,8 @@ pub struct ShareSnapshots {
     pub failures: u64,
     /// A sentence about a part of the share that snapshots lack, as it was when the server started.
     pub lacks: Option<String>,
+    /// Those of the snapshots that clients have had made over MS-FSRVP.
+    pub shadow_copies: Vec<ShadowCopy>,
     /// The reason why the last act failed. None after one that did not.
     pub last_error: Option<String>,
 }

@@ -255,6 +255,8 @@ fn a_client_has_a_snapshot_made() {
     let (share, set) = (made["share"].as_str().unwrap(), made["set"].as_str().unwrap());
     assert!(share.starts_with("photos@{"), "{made}");
     assert!(share.contains(made["copy"].as_str().unwrap()), "{made}");
+    let status = site.admin(&["status"]);
+    assert!(status.succeeds().contains(share) && status.out.contains(set), "{status:?}");
     site.client(&["put", text(&new), &site.url("a.txt")]).succeeds();
     let copy = url("ann", share);
     assert_eq!(site.client(&["cat", &format!("{copy}/a.txt")]).succeeds(), "old");

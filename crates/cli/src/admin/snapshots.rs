@@ -138,6 +138,22 @@ pub(super) fn shown(shares: &[ShareSnapshots]) -> String {
             ));
         }
     }
+    lines.push_str(&shadow_copies(shares));
+    format!("\n{lines}")
+}
+
+/// The table of the shadow copies, with the sets without which they cannot be deleted.
+fn shadow_copies(shares: &[ShareSnapshots]) -> String {
+    let columns = [("SHADOW COPY", Left), ("TAKEN", Left), ("BY", Left), ("SET", Left)];
+    let mut table = Table::new(&columns);
+    for copy in shares.iter().flat_map(|share| &share.shadow_copies) {
+        let taken = Second::new(copy.taken).map(|taken| taken.to_string()).unwrap_or_default();
+        table.row(&[copy.share.clone(), taken, copy.owner.clone(), copy.set.clone()]);
+    }
+    if table.is_empty() {
+        return String::new();
+    }
+    let lines: String = table.lines().iter().map(|line| format!("{line}\n")).collect();
     format!("\n{lines}")
 }
 

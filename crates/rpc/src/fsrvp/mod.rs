@@ -11,7 +11,9 @@ mod unc;
 
 pub use calls::{Reply, Request, ShareMapping};
 pub use left::LeftCopy;
-pub use sets::{ContextSet, Exposure, NewCopy, Removal, ShadowCopySets, Snapshot, Status, Wanted};
+pub use sets::{
+    ContextSet, Exposure, ListedCopy, NewCopy, Removal, ShadowCopySets, Snapshot, Status, Wanted,
+};
 pub use unc::share_of;
 
 use crate::SyntaxId;

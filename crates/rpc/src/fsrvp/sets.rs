@@ -95,6 +95,19 @@ pub struct Exposure {
     pub snapshot: Snapshot,
 }
 
+/// A copy with its set, for administrators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedCopy {
+    /// ShadowCopySetId
+    pub set: Guid,
+    /// The name of the account that has begun the set.
+    pub owner: String,
+    /// The name of the share that serves it, or is to.
+    pub name: String,
+    /// The snapshot.
+    pub snapshot: Snapshot,
+}
+
 /// A snapshot that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -549,6 +562,19 @@ impl ShadowCopySets {
     /// The snapshots of all sets: nobody else removes them.
     pub fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         self.sets.iter().flat_map(|set| &set.copies).filter_map(Copy::snapshot)
+    }
+
+    /// The copies that have snapshots, with their sets.
+    pub fn listed(&self) -> impl Iterator<Item = ListedCopy> {
+        let of = |set: &Set| {
+            let (id, owner) = (set.id, set.owner.clone());
+            let listed = set.copies.iter().filter_map(move |copy| {
+                let (name, snapshot) = (copy.exposed_name(), copy.snapshot()?);
+                Some(ListedCopy { set: id, owner: owner.clone(), name, snapshot })
+            });
+            listed.collect::<Vec<_>>()
+        };
+        self.sets.iter().flat_map(of)
     }
 
     /// The shares that serve snapshots.

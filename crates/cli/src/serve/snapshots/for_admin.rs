@@ -8,6 +8,8 @@ use frevo_snapshots::Schedule;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::listed::Listed;
+
 /// A wish for the thread that makes snapshots.
 pub(super) enum Asked {
     /// An act of an administrator.
@@ -37,11 +39,17 @@ pub(super) enum ShadowCopy {
 pub(super) struct ForAdmin {
     wishes: SyncSender<Asked>,
     views: Arc<Mutex<Vec<ShareSnapshots>>>,
+    listed: Listed,
 }
 
 impl ForAdmin {
     pub(super) fn new(wishes: SyncSender<Asked>, views: Arc<Mutex<Vec<ShareSnapshots>>>) -> Self {
-        Self { wishes, views }
+        Self { wishes, views, listed: Listed::default() }
+    }
+
+    /// The shadow copies that it shows.
+    pub(super) fn listed(&self) -> Listed {
+        self.listed.clone()
     }
 
     /// The way to the thread for another one.
@@ -60,7 +68,11 @@ impl ForAdmin {
 
 impl SnapshotKeeper for ForAdmin {
     fn view(&self) -> Vec<ShareSnapshots> {
-        self.views.lock().clone()
+        let mut shares = self.views.lock().clone();
+        for share in &mut shares {
+            share.shadow_copies = self.listed.of(&share.share);
+        }
+        shares
     }
 
     fn act(&self, act: SnapshotAct, by: &'static str) -> Keeping<'_> {

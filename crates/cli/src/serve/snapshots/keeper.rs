@@ -167,6 +167,7 @@ impl KeptShare {
             removed: self.removed,
             failures: self.failures,
             lacks: self.lacks.clone(),
+            shadow_copies: Vec::new(),
             last_error: self.why().map(str::to_owned),
         }
     }

@@ -6,6 +6,7 @@
 
 mod for_admin;
 mod keeper;
+mod listed;
 mod places;
 mod shadow_copies;
 
@@ -137,7 +138,9 @@ impl Prepared {
         let keeper =
             keeper.start().map_err(Failure::failed("cannot start the thread of snapshots"))?;
         if let (Some(file), Some(sets)) = (&self.file, sets) {
-            let hands = shadow_copies::Hands::new(keeper.wishes(), file, &self.supported);
+            let listed = keeper.listed();
+            listed.note(&sets);
+            let hands = shadow_copies::Hands::new(keeper.wishes(), file, &self.supported, listed);
             let served = server.serve_shadow_copies(Arc::new(hands), sets);
             served.map_err(Failure::failed("cannot start the thread of shadow copies"))?;
         }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::for_admin::{Asked, ShadowCopy};
+use super::listed::Listed;
 use crate::secret_file;
 
 /// The shares of which clients can have shadow copies made.
@@ -33,11 +34,17 @@ pub(super) struct Hands {
     wishes: SyncSender<Asked>,
     file: PathBuf,
     supported: Supported,
+    listed: Listed,
 }
 
 impl Hands {
-    pub(super) fn new(wishes: SyncSender<Asked>, file: &Path, supported: &Supported) -> Self {
-        Self { wishes, file: file.to_owned(), supported: Arc::clone(supported) }
+    pub(super) fn new(
+        wishes: SyncSender<Asked>,
+        file: &Path,
+        supported: &Supported,
+        listed: Listed,
+    ) -> Self {
+        Self { wishes, file: file.to_owned(), supported: Arc::clone(supported), listed }
     }
 
     fn supported(&self, share: &str) -> Option<SupportedShare> {
@@ -89,7 +96,11 @@ impl Snapshotter for Hands {
 
     fn store(&self, state: &[u8]) -> io::Result<()> {
         let done = secret_file::replace_bytes(&self.file, state);
-        done.map_err(|failure| io::Error::other(failure.to_string()))
+        done.map_err(|failure| io::Error::other(failure.to_string()))?;
+        if let Ok(sets) = ShadowCopySets::from_bytes(state, Duration::ZERO) {
+            self.listed.note(&sets);
+        }
+        Ok(())
     }
 }
 
