@@ -11,6 +11,7 @@ from .model import GROUPS, OUT, may_select
 # Importing a module registers its groups.
 from .peers import (  # noqa: F401
     attacks,
+    capture,
     cifs,
     clients,
     cluster,
