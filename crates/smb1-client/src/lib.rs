@@ -37,7 +37,8 @@ pub use logon::{Settings, SigningWish};
 pub fn client(options: Options, credentials: &Credentials, settings: Settings) -> Option<Client> {
     let credentials = credentials.to_auth()?;
     let ambient = Arc::clone(&options.ambient);
-    // The bridge is in this process, so its connections need no protection: the session of its SMB 2.1 is
+    // No handle outlives its connection, but with the wish for one the client opens a file again after a
+    // connection was lost, if it is the same file. The bridge is in this process, so its connections need no protection: the session of its SMB 2.1 is
     // a guest's, which has no keys.
     let options = options
         .oldest(Dialect::Smb210)
@@ -47,7 +48,6 @@ pub fn client(options: Options, credentials: &Credentials, settings: Settings) -
         .sign(Signing::WhenAsked)
         .allow_guest(true)
         .channels(1)
-        .durable(false)
         .posix(false)
         .witness(false)
         .app_instance(None)

@@ -4,7 +4,7 @@ mod device;
 
 use std::sync::atomic::Ordering;
 
-use device::{CHALLENGE, Device, FILE_LEN, OLD, byte_at, client, user};
+use device::{CHALLENGE, Device, FILE_LEN, NUMBERED, OLD, byte_at, client, user};
 use frevo_client::{Cause, Status};
 use frevo_smb1::Command;
 use frevo_smb1_client::limits::BRIDGE_IO_BYTES;
@@ -151,6 +151,20 @@ async fn answers_that_break_the_protocol_end_the_connection() {
         let error = whole_file(device, Settings::default()).await.expect_err(why);
         assert!(error.status().is_none(), "{why}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_file_is_read_on_after_its_connection_was_lost() {
+    let lost = |file_stays| Device {
+        capabilities: NUMBERED,
+        cut_after: 30,
+        file_stays,
+        ..Device::default()
+    };
+    assert_eq!(whole_file(lost(true), Settings::default()).await.unwrap(), expected());
+    // Another file has the name by then: the beginning of the one is not joined with the end of the other.
+    let refused = whole_file(lost(false), Settings::default()).await.unwrap_err();
+    assert!(matches!(refused.cause(), Cause::HandleLost), "{refused}");
 }
 
 #[tokio::test]

@@ -23,6 +23,8 @@ open_enum! {
         ALL = 0x0107,
         /// SMB_QUERY_FILE_STREAM_INFO
         STREAM = 0x0109,
+        /// FileInternalInformation as a pass-through level, MS-SMB 2.2.2.3.5: the number of a file.
+        INTERNAL = 0x03E8 + 6,
     }
 }
 
@@ -129,6 +131,16 @@ pub fn set(
 /// None.
 pub fn query_fs(charset: Charset, level: FsLevel) -> Result<Request<'static>, Unmappable> {
     transaction2(charset, QUERY_FS_INFORMATION, &level.0.to_le_bytes(), &[])
+}
+
+/// Returns the serial number in the answer to [`FsLevel::VOLUME`], MS-CIFS 2.2.8.2.3.
+///
+/// # Errors
+/// If it is malformed.
+pub fn serial_number(data: &[u8]) -> Parsed<u32> {
+    let r = &mut Reader::new(data);
+    r.skip(8, "VolumeCreationTime")?;
+    r.u32("SerialNumber")
 }
 
 /// The data of FileRenameInformation in SMB1, MS-FSCC 2.4.42.1: a name in the directory of the file.

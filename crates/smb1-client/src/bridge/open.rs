@@ -8,15 +8,16 @@ use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::open::{self, Create, OldAccess, OldOpen, Opened};
 use frevo_smb1::tree::Service;
 use frevo_smb1::{find, names};
-use frevo_wire::Status;
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{
     self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel,
 };
 use frevo_wire::command::flush;
-use frevo_wire::create_context::CreateContexts;
+use frevo_wire::create_context::{CreateContext, CreateContexts, OnDiskId, ResponseContext};
 use frevo_wire::dtyp::{AccessMask, FileAttributes};
 use frevo_wire::file_id::FileId;
+use frevo_wire::fscc::query::FileInternalInformation;
+use frevo_wire::{Header, Status};
 use parking_lot::Mutex;
 
 use super::reply::Good;
@@ -45,6 +46,10 @@ impl Server {
         } else {
             self.create_old(&request, &tree, &path).await?
         };
+        let contexts = match fid.filter(|_| wants_number(message, &request)) {
+            Some(fid) => self.number(&tree, fid).await?,
+            None => CreateContexts::EMPTY,
+        };
         let file = self.add_open(Open {
             tree,
             fid: Mutex::new(fid),
@@ -66,9 +71,28 @@ impl Server {
             end_of_file: opened.len,
             file_attributes: attributes(opened.attributes, opened.is_directory),
             file_id: file,
-            contexts: CreateContexts::parse(&[])?,
+            contexts,
         };
         Ok(Good::of(|w| response.encode(w)).with_file(file))
+    }
+
+    /// Returns the number of a file as a context, by which the client knows the file again after it has
+    /// lost its connection. Empty if the server tells none.
+    async fn number(&self, tree: &Tree, fid: open::Fid) -> Result<CreateContexts<'static>, Failed> {
+        let Some(volume) = tree.volume else { return Ok(CreateContexts::EMPTY) };
+        let query = info::query(self.charset(), Subject::Open(fid), QueryLevel::INTERNAL)?;
+        let answer = match self.ask(tree.number, &query).await {
+            Ok(answer) => answer,
+            Err(Failed::Status(_)) => return Ok(CreateContexts::EMPTY),
+            Err(gone) => return Err(gone),
+        };
+        let found = FileInternalInformation::parse(&answer.results().data)?;
+        // MS-FSCC 2.1.9: 0 is no number.
+        if found.index_number == 0 {
+            return Ok(CreateContexts::EMPTY);
+        }
+        let id = OnDiskId { disk_file_id: found.index_number, volume_id: volume.into() };
+        Ok(CreateContexts::from_responses(&[ResponseContext::OnDiskId(id)]))
     }
 
     async fn create_new(
@@ -238,6 +262,18 @@ impl Server {
         }
         Ok(Good::of(|w| flush::Response.encode(w)))
     }
+}
+
+/// Returns true if the client asks for the number of a file that it may open again, or may have made: not
+/// of one that it closes in the same frame.
+fn wants_number(message: &[u8], request: &create::Request<'_>) -> bool {
+    let is_alone = Header::parse(message).is_ok_and(|header| header.next_command == 0);
+    let is_asked = request
+        .contexts
+        .requests()
+        .flatten()
+        .any(|one| matches!(one, CreateContext::QueryOnDiskId));
+    is_asked && (is_alone || request.create_disposition != CreateDisposition::OPEN)
 }
 
 /// Returns the attributes of a file, which old servers do not mark as a directory.

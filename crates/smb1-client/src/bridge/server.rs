@@ -61,6 +61,8 @@ pub(super) struct Tree {
     pub(super) service: Service,
     /// True if the server agreed on large READs and WRITEs.
     pub(super) is_unix: bool,
+    /// The serial number of its volume; None where files have no numbers.
+    pub(super) volume: Option<u32>,
 }
 
 /// An open file, directory or pipe.

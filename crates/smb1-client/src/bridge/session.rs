@@ -81,7 +81,8 @@ impl Server {
             Service::Pipe => ShareType::PIPE,
             Service::Other => return Err(Failed::Status(Status::BAD_DEVICE_TYPE)),
         };
-        let tree = self.add_tree(Tree { number, service, is_unix });
+        let volume = if service == Service::Disk { self.volume(number).await? } else { None };
+        let tree = self.add_tree(Tree { number, service, is_unix, volume });
         let response = tree_connect::Response {
             share_type,
             share_flags: ShareFlags::NO_CACHING,
@@ -90,6 +91,18 @@ impl Server {
             maximal_access: AccessMask(0x001F_01FF),
         };
         Ok(Good::of(|w| response.encode(w)).with_tree(tree))
+    }
+
+    /// Returns the serial number of a share's volume, if the server can tell numbers of files, too.
+    async fn volume(&self, tree: u16) -> Result<Option<u32>, Failed> {
+        if !self.has(Capabilities::INFOLEVEL_PASSTHRU) {
+            return Ok(None);
+        }
+        match self.ask(tree, &info::query_fs(self.charset(), FsLevel::VOLUME)?).await {
+            Ok(answer) => Ok(Some(info::serial_number(&answer.results().data)?)),
+            Err(Failed::Status(_)) => Ok(None),
+            Err(gone) => Err(gone),
+        }
     }
 
     /// Agrees with a server that has Samba's Unix extensions on large READs and WRITEs.

@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 
 /// Capabilities of a device with Unicode, the commands of NT and large READs.
 pub(crate) const NEW: u32 = 0x0000_C25C;
+/// As [`NEW`], and numbers of files by a pass-through level.
+pub(crate) const NUMBERED: u32 = NEW | 0x2000;
 /// Capabilities of a device without any.
 pub(crate) const OLD: u32 = 0x0000_0000;
 /// SecurityMode: users, and challenges.
@@ -35,6 +37,11 @@ pub(crate) struct Device {
     /// READs that are kept back until so many have come.
     pub(crate) reads_at_once: usize,
     pub(crate) change: Change,
+    /// READs after which the connection ends, once.
+    pub(crate) cut_after: usize,
+    /// The number of the file; another one after the connection has ended if it is false that the file
+    /// stays.
+    pub(crate) file_stays: bool,
     /// READs so far, and passwords.
     pub(crate) reads: AtomicUsize,
     pub(crate) passwords: parking_lot::Mutex<Vec<Vec<u8>>>,
@@ -49,6 +56,8 @@ impl Default for Device {
             guest: false,
             reads_at_once: 1,
             change: |_, answer| Some(answer),
+            cut_after: 0,
+            file_stays: true,
             reads: AtomicUsize::new(0),
             passwords: parking_lot::Mutex::default(),
             removed: parking_lot::Mutex::default(),
@@ -118,7 +127,10 @@ impl Device {
                 let _ = answers.send(answer);
                 continue;
             }
-            self.reads.fetch_add(1, Ordering::Relaxed);
+            let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+            if reads == self.cut_after {
+                return;
+            }
             kept.push(answer);
             if kept.len() >= self.reads_at_once {
                 // The last one first.
@@ -159,6 +171,9 @@ impl Device {
                     (long(6), u64::from(number(10)) | u64::from(number(14)) << 16);
                 read(header, offset, length)
             }
+            Command::TRANSACTION2 => {
+                self.transaction(header, number(28), &message[33 + words.len()..])
+            }
             Command::DELETE => {
                 let name =
                     String::from_utf8_lossy(&message[38..]).trim_end_matches('\0').to_owned();
@@ -171,6 +186,26 @@ impl Device {
             // STATUS_NOT_SUPPORTED
             _ => reply(&Header { status: 0xC000_00BB, ..*header }, &[], &[]),
         }
+    }
+
+    fn transaction(&self, header: &Header, subcommand: u16, rest: &[u8]) -> Vec<u8> {
+        let is_later = self.reads.load(Ordering::Relaxed) >= self.cut_after && self.cut_after > 0;
+        let data = match subcommand {
+            // TRANS2_QUERY_FS_INFORMATION: SMB_QUERY_FS_VOLUME_INFO
+            3 => vec![7; 18],
+            // TRANS2_QUERY_FILE_INFORMATION: FileInternalInformation, behind ByteCount, Name and the FID
+            7 if rest.windows(2).any(|level| level == (1_000u16 + 6).to_le_bytes()) => {
+                let number: u64 = if is_later && !self.file_stays { 43 } else { 42 };
+                number.to_le_bytes().to_vec()
+            }
+            // STATUS_NOT_SUPPORTED
+            _ => return reply(&Header { status: 0xC000_00BB, ..*header }, &[], &[]),
+        };
+        let count = u16::try_from(data.len()).unwrap();
+        let mut words = Vec::new();
+        let w = &mut Writer::new(&mut words);
+        w.u16(0).u16(count).u16(0).u16(0).u16(56).u16(0).u16(count).u16(56).u16(0).u16(0);
+        reply(header, &words, &[&[0][..], &data].concat())
     }
 
     fn terms(&self) -> Vec<u8> {
