@@ -47,10 +47,10 @@ impl Connection {
         if !servers::needs_warning(server_key(server)) {
             return;
         }
-        let logon = if self.smb1.weak_logon { ", and can find the password" } else { "" };
+        let logon = if self.smb1.weak_logon { ", and find the password" } else { "" };
         tell(format_args!(
             "warning: SMB1 to {server} encrypts nothing: anyone on the network can read all files and \
-             names, can change them where messages are not signed{logon}"
+             names, and change them where messages are not signed{logon}"
         ));
     }
 }
