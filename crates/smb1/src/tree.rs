@@ -50,9 +50,10 @@ pub fn service(response: &Response<'_>) -> Parsed<Service> {
     response.and_x(2, "TREE_CONNECT_ANDX WordCount")?;
     let name: Vec<u8> = response.bytes().iter().copied().take_while(|byte| *byte != 0).collect();
     Ok(match &*name {
-        b"A:" => Service::Disk,
         b"IPC" => Service::Pipe,
-        _ => Service::Other,
+        b"LPT1:" | b"COMM" => Service::Other,
+        // "A:"; impacket's server sends back what it was asked for.
+        _ => Service::Disk,
     })
 }
 

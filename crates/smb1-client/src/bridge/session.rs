@@ -74,7 +74,10 @@ impl Server {
         let answer = self.ask(0, &connect).await?;
         let response = answer.response()?;
         let number = response.header.tree;
-        let service = tree::service(&response)?;
+        let service = match tree::service(&response)? {
+            Service::Disk if name.eq_ignore_ascii_case("IPC$") => Service::Pipe,
+            service => service,
+        };
         let is_unix = service == Service::Disk && self.agree_on_large_io(number).await?;
         let share_type = match service {
             Service::Disk => ShareType::DISK,
