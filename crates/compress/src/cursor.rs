@@ -80,29 +80,24 @@ impl<'a> Expanded<'a> {
     }
 
     /// Copies the next `count` bytes of `input`, at most [`WIDE`] at once.
+    ///
+    /// Here and below the seldom work gets parts of `self` and not `self`, which else would be in memory
+    /// and not in registers.
     #[inline]
     pub(crate) fn copy_few(
         &mut self,
         input: &mut Input<'_>,
         count: usize,
     ) -> Result<(), Malformed> {
+        let (from, rest) = input.rest.split_at_checked(count).ok_or(Malformed)?;
         let to = self.bytes.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<WIDE>());
-        if let (Some(from), Some(to)) = (input.rest.first_chunk::<WIDE>(), to)
-            && let Some(rest) = input.rest.get(count..)
-            && count <= WIDE
-        {
-            *to = *from;
-            input.rest = rest;
-            self.at = self.at.wrapping_add(count);
-            return Ok(());
+        match (input.rest.first_chunk::<WIDE>(), to) {
+            (Some(from), Some(to)) if count <= WIDE => *to = *from,
+            _ => copy_exactly(self.bytes, self.at, from)?,
         }
-        self.copy_exactly(input, count)
-    }
-
-    /// Copies the next `count` bytes of `input` where either side has few left.
-    #[inline(never)]
-    fn copy_exactly(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Malformed> {
-        self.copy(input.take(count)?)
+        input.rest = rest;
+        self.at = self.at.wrapping_add(count);
+        Ok(())
     }
 
     /// Appends `bytes`.
@@ -132,72 +127,83 @@ impl<'a> Expanded<'a> {
                 return Ok(());
             }
         }
-        self.repeat_long(from, distance, length)
-    }
-
-    /// Repeats what is long, or close to the end of the output.
-    #[inline(never)]
-    fn repeat_long(
-        &mut self,
-        from: usize,
-        distance: usize,
-        length: usize,
-    ) -> Result<(), Malformed> {
-        let end = self.at.checked_add(length).ok_or(Malformed)?;
-        if end > self.bytes.len() || distance == 0 {
-            return Err(Malformed);
-        }
-        let to = match distance {
-            16.. => self.by_chunks::<16>(from, end),
-            8..16 => self.by_chunks::<8>(from, end),
-            _ => self.by_pattern(from, distance, end),
-        };
-        // The rest is close to the end of the output, so it is copied in steps of the distance.
-        let mut to = to;
-        while to < end {
-            let from = to.saturating_sub(distance);
-            let count = distance.min(end.saturating_sub(to));
-            self.bytes.copy_within(from..from.saturating_add(count), to);
-            to = to.saturating_add(count);
-        }
-        self.at = end;
+        self.at = repeat_long(self.bytes, self.at, distance, length)?;
         Ok(())
     }
+}
 
-    /// Repeats the bytes from `from` on, which are at least `N` before, until `end`, or until the output
-    /// has less than `N` bytes. Returns the end of what is repeated.
-    #[inline]
-    fn by_chunks<const N: usize>(&mut self, mut from: usize, end: usize) -> usize {
-        let mut to = self.at;
-        while to < end {
-            let chunk = self.bytes.get(from..).and_then(|rest| rest.first_chunk::<N>());
-            let Some(chunk) = chunk.copied() else { break };
-            let room = self.bytes.get_mut(to..).and_then(|rest| rest.first_chunk_mut::<N>());
-            let Some(room) = room else { break };
-            *room = chunk;
-            from = from.wrapping_add(N);
-            to = to.wrapping_add(N);
-        }
-        to.min(end)
-    }
+/// Copies `from` to `at`, where either side has few bytes left.
+#[inline(never)]
+fn copy_exactly(bytes: &mut [u8], at: usize, from: &[u8]) -> Result<(), Malformed> {
+    let end = at.checked_add(from.len()).ok_or(Malformed)?;
+    bytes.get_mut(at..end).ok_or(Malformed)?.copy_from_slice(from);
+    Ok(())
+}
 
-    /// Like [`Self::by_chunks`], for fewer than eight bytes that are repeated.
-    fn by_pattern(&mut self, from: usize, distance: usize, end: usize) -> usize {
-        let mut pattern = [0u8; 16];
-        let known = self.bytes.get(from..self.at).unwrap_or_default();
-        for (byte, of_pattern) in known.iter().cycle().zip(&mut pattern) {
-            *of_pattern = *byte;
-        }
-        let step = 16usize.wrapping_sub(16usize.checked_rem(distance).unwrap_or(0));
-        let mut to = self.at;
-        while to < end {
-            let room = self.bytes.get_mut(to..).and_then(|rest| rest.first_chunk_mut());
-            let Some(room) = room else { break };
-            *room = pattern;
-            to = to.wrapping_add(step);
-        }
-        to.min(end)
+/// Repeats bytes that are many, or close to the end of the output. Returns the end of the repetition.
+#[inline(never)]
+fn repeat_long(
+    bytes: &mut [u8],
+    at: usize,
+    distance: usize,
+    length: usize,
+) -> Result<usize, Malformed> {
+    let end = at.checked_add(length).ok_or(Malformed)?;
+    let from = at.checked_sub(distance).ok_or(Malformed)?;
+    if end > bytes.len() || distance == 0 {
+        return Err(Malformed);
     }
+    let mut to = match distance {
+        16.. => by_chunks::<16>(bytes, from, at, end),
+        8..16 => by_chunks::<8>(bytes, from, at, end),
+        _ => by_pattern(bytes, from, at, end),
+    };
+    // The rest is close to the end of the output, so it is copied in steps of the distance.
+    while to < end {
+        let from = to.saturating_sub(distance);
+        let count = distance.min(end.saturating_sub(to));
+        bytes.copy_within(from..from.saturating_add(count), to);
+        to = to.saturating_add(count);
+    }
+    Ok(end)
+}
+
+/// Repeats the bytes from `from` on, which are at least `N` before `to`, until `end`, or until the output
+/// has less than `N` bytes. Returns the end of what is repeated.
+#[inline]
+fn by_chunks<const N: usize>(
+    bytes: &mut [u8],
+    mut from: usize,
+    mut to: usize,
+    end: usize,
+) -> usize {
+    while to < end {
+        let chunk = bytes.get(from..).and_then(|rest| rest.first_chunk::<N>());
+        let Some(chunk) = chunk.copied() else { break };
+        let room = bytes.get_mut(to..).and_then(|rest| rest.first_chunk_mut::<N>());
+        let Some(room) = room else { break };
+        *room = chunk;
+        from = from.wrapping_add(N);
+        to = to.wrapping_add(N);
+    }
+    to.min(end)
+}
+
+/// Like [`by_chunks`], for fewer than eight bytes that are repeated.
+fn by_pattern(bytes: &mut [u8], from: usize, mut to: usize, end: usize) -> usize {
+    let mut pattern = [0u8; 16];
+    let known = bytes.get(from..to).unwrap_or_default();
+    for (byte, of_pattern) in known.iter().cycle().zip(&mut pattern) {
+        *of_pattern = *byte;
+    }
+    let step = 16usize.wrapping_sub(16usize.checked_rem(known.len()).unwrap_or(0));
+    while to < end {
+        let room = bytes.get_mut(to..).and_then(|rest| rest.first_chunk_mut());
+        let Some(room) = room else { break };
+        *room = pattern;
+        to = to.wrapping_add(step);
+    }
+    to.min(end)
 }
 
 /// Copies `N` bytes at `from` of `window` to `to`.
@@ -281,6 +287,12 @@ impl<'a> Output<'a> {
 
     pub(crate) const fn at(&self) -> usize {
         self.at
+    }
+
+    /// Returns its state, and leaves one without bytes.
+    #[inline]
+    pub(crate) fn taken(&mut self) -> Self {
+        Self { bytes: core::mem::take(&mut self.bytes), at: self.at }
     }
 
     /// Leaves room for `count` bytes, which are set later, and returns their position.

@@ -82,7 +82,9 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn literals(&mut self, input: &[u8], at: usize, count: usize) -> Option<()> {
         if count >= 32u32.wrapping_sub(self.count) as usize {
-            return self.many_literals(input, at, count);
+            // A value of its own: else all of `self` would be in memory and not in registers.
+            *self = self.taken().many_literals(input, at, count)?;
+            return Some(());
         }
         self.output.copy_few(input, at, count)?;
         self.flags = self.flags.wrapping_shl(count as u32);
@@ -90,9 +92,15 @@ impl<'a> Encoder<'a> {
         Some(())
     }
 
+    /// Returns its state, and leaves one without bytes.
+    #[inline]
+    fn taken(&mut self) -> Self {
+        Self { output: self.output.taken(), ..*self }
+    }
+
     /// Writes as many as the flags have room for, or more.
     #[inline(never)]
-    fn many_literals(&mut self, input: &[u8], mut at: usize, mut count: usize) -> Option<()> {
+    fn many_literals(mut self, input: &[u8], mut at: usize, mut count: usize) -> Option<Self> {
         while count > 0 {
             let room = 32u32.wrapping_sub(self.count);
             let now = count.min(room as usize);
@@ -103,7 +111,7 @@ impl<'a> Encoder<'a> {
             at = at.wrapping_add(now);
             count = count.wrapping_sub(now);
         }
-        Some(())
+        Some(self)
     }
 
     /// Writes a match of at least [`LENGTH_MIN`] bytes.
@@ -112,23 +120,15 @@ impl<'a> Encoder<'a> {
         let length = length.saturating_sub(LENGTH_MIN);
         let word = (distance.saturating_sub(1) << 3 | length.min(7)) as u16;
         self.output.put(word.to_le_bytes())?;
-        if length >= 7 {
-            self.rest_of_length(length)?;
+        if let Some(more) = length.checked_sub(7) {
+            self.half(more.min(15) as u8)?;
+            if more >= 15 {
+                *self = self.taken().long(more.saturating_sub(15), length)?;
+            }
         }
         self.flags = self.flags << 1 | 1;
         self.count = self.count.wrapping_add(1);
         self.end_flags()
-    }
-
-    /// Writes what three bits of a length do not hold.
-    #[inline(never)]
-    fn rest_of_length(&mut self, length: usize) -> Option<()> {
-        let more = length.saturating_sub(7);
-        self.half(more.min(15) as u8)?;
-        match more.checked_sub(15) {
-            Some(still) => self.long(still, length),
-            None => Some(()),
-        }
     }
 
     /// Writes four bits of a length: two of them share a byte.
@@ -143,18 +143,21 @@ impl<'a> Encoder<'a> {
     }
 
     /// Writes the rest of a length that four bits do not hold.
-    fn long(&mut self, rest: usize, length: usize) -> Option<()> {
+    #[inline(never)]
+    fn long(mut self, rest: usize, length: usize) -> Option<Self> {
         if rest < 255 {
-            return self.output.put([rest as u8]);
+            self.output.put([rest as u8])?;
+            return Some(self);
         }
         self.output.put([255])?;
         match u16::try_from(length) {
-            Ok(short) => self.output.put(short.to_le_bytes()),
+            Ok(short) => self.output.put(short.to_le_bytes())?,
             Err(_) => {
                 self.output.put([0, 0])?;
-                self.output.put(u32::try_from(length).ok()?.to_le_bytes())
+                self.output.put(u32::try_from(length).ok()?.to_le_bytes())?;
             }
         }
+        Some(self)
     }
 
     /// Writes the flags if there are 32.

@@ -51,9 +51,10 @@ impl<const N: usize> Positions<N> {
 
     /// Sets the last position of `group`, and returns the one before.
     #[inline]
-    fn replace(&mut self, group: u32, at: u32) -> u32 {
-        let shift = 32u32.wrapping_sub(N.trailing_zeros());
-        let hash = group.wrapping_mul(0x9E37_79B1).wrapping_shr(shift) as usize;
+    fn replace(&mut self, group: u64, at: u32) -> u32 {
+        let shift = 64u32.wrapping_sub(N.trailing_zeros());
+        // By five bytes: matches of four save little, and are found less often so.
+        let hash = (group << 24).wrapping_mul(0x9E37_79B1_85EB_CA87).wrapping_shr(shift) as usize;
         match self.last.get_mut(hash & const { N.wrapping_sub(1) }) {
             Some(last) => core::mem::replace(last, at),
             None => 0,
@@ -76,7 +77,7 @@ impl<const N: usize> Positions<N> {
             // One branch for both questions, since none of them can be foretold.
             let beyond = reach.distance.wrapping_sub(distance).wrapping_shr(32) as u32;
             let differing = group_at(bytes, before).unwrap_or(!group) ^ group;
-            if differing | beyond == 0 && before as usize >= reach.begin {
+            if (differing as u32) | beyond == 0 && before as usize >= reach.begin {
                 self.misses = 0;
                 let (at, before) = (at as usize, before as usize);
                 let length = SHORTEST.wrapping_add(common(
@@ -101,12 +102,12 @@ impl<const N: usize> Positions<N> {
     }
 }
 
-/// Positions have 32 bits: an end behind one needs no check that it does not wrap.
+/// Returns eight bytes. Positions have 32 bits: an end behind one needs no check that it does not wrap.
 #[inline]
-fn group_at(bytes: &[u8], at: u32) -> Option<u32> {
+fn group_at(bytes: &[u8], at: u32) -> Option<u64> {
     let at = at as usize;
-    let group = bytes.get(at..at.wrapping_add(SHORTEST))?;
-    Some(u32::from_le_bytes(*group.first_chunk()?))
+    let group = bytes.get(at..at.wrapping_add(8))?;
+    Some(u64::from_le_bytes(*group.first_chunk()?))
 }
 
 /// Returns the number of bytes at `one` and at `other`, which is behind it, that are the same.
