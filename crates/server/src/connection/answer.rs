@@ -190,7 +190,7 @@ impl Connection {
     ) -> Answer {
         let Message { element, header, message, whole, place, sealed } = asked;
         assembly.is_limited |= !place.alone && found.is_limited();
-        let (channel, _operations) = (found.channel, found.operations);
+        let _operations = found.operations;
         place.shown.into_iter().for_each(|shown| shown.begin(header.command));
         let rq = Request {
             connection: &self.info,
@@ -198,7 +198,7 @@ impl Connection {
             header,
             message,
             whole,
-            session: channel.as_ref().map(|c| Arc::clone(&c.session)),
+            session: found.channel.as_ref().map(|c| Arc::clone(&c.session)),
             tree: found.tree,
             open: found.open,
             encrypted: sealed,
@@ -214,11 +214,11 @@ impl Connection {
         };
         if rq.connection.moves_data()
             && let Err(refusal) =
-                Box::pin(self.fetch_data(&rq, channel.as_deref(), frame_bytes, out)).await
+                Box::pin(self.fetch_data(&rq, found.channel.as_deref(), frame_bytes, out)).await
         {
             assembly.note_key(out);
             finish(&rq, found.counted);
-            return Answer::refused(refusal, channel);
+            return Answer::refused(refusal, found.channel);
         }
         #[cfg(not(feature = "traces"))]
         let (outcome, async_id, spent) =
@@ -230,7 +230,9 @@ impl Connection {
             traces::traced(span, &self.span, running).await
         };
         let outcome = match out.take_remote_data() {
-            Some(data) => Box::pin(self.deliver(&rq, data, channel.as_deref(), outcome, out)).await,
+            Some(data) => {
+                Box::pin(self.deliver(&rq, data, found.channel.as_deref(), outcome, out)).await
+            }
             None => outcome,
         };
         assembly.note_key(out);
@@ -240,13 +242,13 @@ impl Connection {
             frame_bytes.change(frame_bytes.held().saturating_add(out.payload_bytes()));
         }
         if out.is_long() {
-            // Reading it took long, and so does sealing it.
-            yield_if_due().await;
+            yield_if_due().await; // Reading it took long, and so does sealing it.
         }
         if let Some(look) = storage::look_after(rq.server(), rq.tree.as_deref(), &outcome) {
             look.await;
         }
-        Answer { outcome: if_served(&rq, outcome), async_id, channel, spent, received: 0 }
+        let outcome = if_served(&rq, outcome);
+        Answer { outcome, async_id, channel: found.channel, spent, received: 0 }
     }
 }
 
