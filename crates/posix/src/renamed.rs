@@ -62,6 +62,34 @@ impl Identity {
     }
 }
 
+/// The object of a path of today, or a folder above it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) identity: Identity,
+    /// The components of the path below it.
+    pub(crate) below: usize,
+}
+
+/// Returns the path in a snapshot of what has `path` today: that of the nearest of `known`, the nearest one first, which
+/// the snapshot has, with the components below it. None if the snapshot has none of them.
+pub(crate) fn earlier(snapshot: BorrowedFd<'_>, known: &[Known], path: &[u8]) -> Option<Vec<u8>> {
+    known.iter().find_map(|one| {
+        let mut earlier = one.identity.path_in(snapshot)?;
+        for component in last(path, one.below) {
+            earlier.push(b'/');
+            earlier.extend_from_slice(component);
+        }
+        Some(earlier)
+    })
+}
+
+/// Returns the last components of a path.
+fn last(path: &[u8], count: usize) -> impl Iterator<Item = &[u8]> {
+    let all = path.split(|byte| *byte == b'/');
+    let before = all.clone().count().saturating_sub(count);
+    all.skip(before)
+}
+
 /// Returns the paths of a number below the root of a subvolume, as many as the kernel has room for.
 fn paths(subvolume: BorrowedFd<'_>, inode: u64) -> io::Result<Vec<Vec<u8>>> {
     let mut container = Box::new(Container([0; CONTAINER]));
@@ -115,6 +143,15 @@ mod tests {
                 &[[0; 8], [1, 0, 0, 0, 0, 0, 0, 0], [8, 0, 0, 0, 0, 0, 0, 0], [b'x'; 8]].concat()
             ),
             [b""; 0]
+        );
+    }
+
+    #[test]
+    fn the_last_components_are_those_below_a_folder() {
+        let of = |count| last(b"a/b/c", count).collect::<Vec<_>>().join(&b'/');
+        assert_eq!(
+            [of(0), of(1), of(2), of(3), of(9)].map(|path| String::from_utf8(path).unwrap()),
+            ["", "c", "b/c", "a/b/c", "a/b/c"]
         );
     }
 

@@ -21,7 +21,7 @@ use crate::limits::{KEPT_SNAPSHOTS, SNAPSHOT_KEPT_FOR, SNAPSHOTS};
 use crate::names::DiskPath;
 use crate::options::PosixOptions;
 use crate::patience;
-use crate::renamed::Identity;
+use crate::renamed::{self, Known};
 use crate::snapshot_folders::SnapshotFolders;
 use crate::stat::{self, Extra};
 use crate::sys::{self, ProcPath};
@@ -253,7 +253,7 @@ impl Snapshots {
         root: BorrowedFd<'_>,
         folders: &SnapshotFolders,
         wanted: &DiskPath,
-        today: impl FnOnce() -> Option<Identity>,
+        today: impl FnOnce() -> Vec<Known>,
     ) -> VfsResult<Vec<Moment>> {
         // The server opens the folder of the snapshots with its own rights, even if the user has
         // none to it. Inside of a snapshot the user's rights apply.
@@ -284,7 +284,7 @@ impl Snapshots {
             open(wanted.as_bytes()).or_else(|fault| {
                 let earlier = {
                     let _server = credentials::as_server();
-                    today.and_then(|identity| identity.path_in(snapshot.as_fd()))
+                    renamed::earlier(snapshot.as_fd(), &today, wanted.as_bytes())
                 };
                 earlier.map_or(Err(fault), |path| open(&path))
             })
@@ -292,19 +292,20 @@ impl Snapshots {
         Ok(all.iter().filter(|found| has(found).is_ok()).map(|found| found.taken).collect())
     }
 
-    /// Returns the path that a file of today has in a snapshot. None if the snapshot does not know it.
+    /// Returns the path that what has `path` today has in a snapshot. None if the snapshot has nothing of what is known.
     pub(crate) fn earlier_path(
         root: BorrowedFd<'_>,
         folders: &SnapshotFolders,
         taken: Moment,
-        today: Identity,
+        known: &[Known],
+        path: &DiskPath,
     ) -> VfsResult<Option<Vec<u8>>> {
         let _server = credentials::as_server();
         let folder = folders.open(root)?;
         let all = folders.find(folder.as_fd())?;
         let found = all.iter().find(|found| found.taken == taken).ok_or(Fault::NotFound)?;
         let snapshot = enter(folder.as_fd(), &found.path)?;
-        Ok(today.path_in(snapshot.as_fd()))
+        Ok(renamed::earlier(snapshot.as_fd(), known, path.as_bytes()))
     }
 
     /// Opens a snapshot; see [`frevo_store::Vfs::snapshot`]. `begin` makes a share of the

@@ -119,6 +119,15 @@ fn what_was_renamed_since_is_found_in_a_snapshot() {
     let named = share.vfs.name_in_snapshot(share.moment, &name("new folder")).unwrap();
     assert_eq!(named.unwrap().path(), "old folder");
     assert_eq!(share.vfs.snapshots(&name("new folder\\below")).unwrap(), [share.moment]);
+    // A program has saved a file by a new one in its place, in a folder that was renamed: the folder leads to it.
+    std::fs::write(share.root.join("new folder/below/saved"), "after").unwrap();
+    share.rename("new folder/below/saved", "new folder/below/deep");
+    assert_eq!(
+        share.earlier("new folder\\below\\deep").as_deref(),
+        Some("old folder/sub/deep before")
+    );
+    let deep = share.vfs.snapshots(&name("new folder\\below\\deep"));
+    assert_eq!(deep.unwrap(), [share.moment]);
     // A file that never was there.
     std::fs::write(share.root.join("young"), "after").unwrap();
     assert_eq!(share.earlier("young"), None);

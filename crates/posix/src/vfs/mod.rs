@@ -32,7 +32,7 @@ use crate::names::{DiskPath, client_name};
 use crate::node::PosixNode;
 use crate::options::PosixOptions;
 use crate::patience;
-use crate::renamed::Identity;
+use crate::renamed::{Identity, Known};
 use crate::share::Share;
 use crate::share::guard::{self, Guard};
 use crate::share::reparse_way::Ways;
@@ -313,6 +313,24 @@ impl PosixVfs {
         let birth = found.node.birth().filter(|_| device == self.share.home);
         Ok(birth.map(|birth| Identity { inode, birth }))
     }
+
+    /// Returns what has a name now, and the folders above it, the nearest one first: a program that saves a file may
+    /// have put a new one in its place, and so the folder is known alone.
+    fn known_today(&self, name: &Name) -> VfsResult<Vec<Known>> {
+        let (mut today, mut known) = (name.with_stream(None), Vec::new());
+        for below in 0..RENAMED_FOLDERS {
+            if today.is_root() {
+                break;
+            }
+            match self.identity(&today) {
+                Ok(identity) => known.extend(identity.map(|identity| Known { identity, below })),
+                Err(Fault::NotFound | Fault::PathNotFound) => {}
+                Err(fault) => return Err(fault),
+            }
+            today = today.parent();
+        }
+        Ok(known)
+    }
 }
 
 impl Vfs for PosixVfs {
@@ -569,8 +587,12 @@ impl Vfs for PosixVfs {
     fn snapshots(&self, name: &Name) -> VfsResult<Vec<Moment>> {
         let Some(folders) = &self.share.options.snapshots else { return Ok(Vec::new()) };
         let path = DiskPath::of(name, false, self.share.spelling)?;
-        let today = || self.identity(name).ok().flatten();
-        Snapshots::of(self.share.root.as_fd(), folders, &path, today)
+        let root = self.share.root.as_fd();
+        let today = || match subvolumes::is_root(root) {
+            Ok(true) => self.known_today(name).unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Snapshots::of(root, folders, &path, today)
     }
 
     fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
@@ -579,25 +601,15 @@ impl Vfs for PosixVfs {
         if !subvolumes::is_root(root).unwrap_or(false) {
             return Ok(None);
         }
-        let (mut today, mut rest) = (name.with_stream(None), Vec::new());
-        while !today.is_root() && rest.len() < RENAMED_FOLDERS {
-            match self.identity(&today) {
-                Ok(identity) => {
-                    let Some(identity) = identity else { return Ok(None) };
-                    let path = Snapshots::earlier_path(root, folders, taken, identity)?;
-                    let Some(path) = path else { return Ok(None) };
-                    let earlier = client_name(&path, self.share.spelling);
-                    let below = |at: Name, last: &String| at.child(last);
-                    return Ok(Some(rest.iter().rev().fold(earlier, below)));
-                }
-                Err(Fault::NotFound | Fault::PathNotFound) => {
-                    rest.push(today.last().to_owned());
-                    today = today.parent();
-                }
-                Err(fault) => return Err(fault),
-            }
+        let name = name.with_stream(None);
+        let known = self.known_today(&name)?;
+        if known.is_empty() {
+            return Ok(None);
         }
-        Ok(None)
+        let path = DiskPath::of(&name, false, self.share.spelling)?;
+        let earlier = Snapshots::earlier_path(root, folders, taken, &known, &path)?;
+        let earlier = earlier.map(|path| client_name(&path, self.share.spelling));
+        Ok(earlier.filter(|earlier| *earlier != name))
     }
 
     fn snapshot(&self, taken: Moment, places: &Arc<HostPlaces>) -> VfsResult<Arc<dyn Vfs>> {

@@ -198,6 +198,10 @@ impl Vfs for WriteOnceVfs {
         self.inner.snapshot(taken, places)
     }
 
+    fn name_in_snapshot(&self, taken: Moment, name: &Name) -> VfsResult<Option<Name>> {
+        self.inner.name_in_snapshot(taken, name)
+    }
+
     fn shows_locks(&self) -> bool {
         self.inner.shows_locks()
     }
