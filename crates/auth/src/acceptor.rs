@@ -122,7 +122,7 @@ pub struct Identity {
     pub user: String,
     /// The name by which a guest has called itself, which proves nothing; empty for an anonymous
     /// client. None for a client that is no guest.
-    pub guest: Option<String>,
+    pub guest: Option<Box<str>>,
     /// The domain: with NTLM in the client's spelling, with Kerberos as the KDC has it.
     pub domain: String,
     /// The client's own name, which proves nothing; empty with Kerberos.

@@ -159,16 +159,18 @@ PROFILES = {
             "fsrvp_share=vfs objects = btrfs\nbtrfs: manipulate snapshots = yes",
         ],
     ),
-    # Two shares let guests in, who may write to one of them.
+    # Two shares let guests in, who may write to one of them. The addresses are not private ones.
     "guests": (
         [
             *OFFERED,
             "-c",
             'unknown_users = "guest"',
+            "-c",
+            'encryption = "offered"',
             "-m",
-            'scans=guest = "nobody"',
+            'scans=guest = "nobody"\nhosts_allow = ["198.18.0.0/15"]',
             "-m",
-            'inbox=guest = "nobody"\nguest_write = true',
+            'inbox=guest = "nobody"\nguest_write = true\nhosts_allow = ["198.18.0.0/15"]',
         ],
         [
             "-g",

@@ -209,8 +209,12 @@ impl Judge<'_> {
         let flags = challenged.flags & message.flags;
         if !message.is_anonymous() {
             sent_key(flags, message.session_key)?;
-            let form = Form::of(&message).map_err(malformed)??;
-            self.check_demands(&form)?;
+            match Form::of(&message).map_err(malformed)? {
+                Ok(form) => self.check_demands(&form)?,
+                // As smbclient without a password: no proof is needed, and a MIC only if it is demanded.
+                Err(Reason::NoResponse) if !self.config.require_mic => {}
+                Err(reason) => return Err(reason),
+            }
         }
         finish(self.nobody(&message, flags)?)
     }
@@ -258,7 +262,7 @@ impl Judge<'_> {
         }
         let identity = Identity {
             user: String::new(),
-            guest: is_guest.then(|| message.user.clone()),
+            guest: is_guest.then(|| message.user.as_str().into()),
             domain: message.domain.clone(),
             workstation: message.workstation.clone(),
             kerberos: None,

@@ -455,7 +455,7 @@ fn finish(
     if authentication.purpose == Purpose::Renew {
         pick_rates_again(rq, session, earlier.as_deref());
     }
-    if !is_nobody {
+    if !is_nobody || done.identity.guest.is_some() {
         connection.members.ticket.borrow_mut().take();
     }
     if let Some(user) = domain_users::facts(&done.identity) {
@@ -520,11 +520,6 @@ fn establish(
     let keys = terms
         .session_keys(&done.session_key, authentication.preauth.hash())
         .map_err(|_| Status::LOGON_FAILURE)?;
-    if terms.dialect != Dialect::SMB_2_0_2
-        && rq.server().clients.enter(negotiated.client_guid, &identity.user, terms.dialect).is_err()
-    {
-        return Err(Status::USER_SESSION_DELETED);
-    }
     let is_guest = identity.is_guest;
     // MS-SMB2 3.3.5.5.3: neither an anonymous session nor one of a guest has keys to encrypt with.
     let sealing_key = keys.sealing_key(Sender::Server).filter(|_| !is_guest).map(Arc::new);
@@ -555,6 +550,12 @@ fn establish(
         session.charge(holder.charge(Kind::Session, SESSION_BYTES).map_err(|_| too_many(rq))?);
     }
     charge_connection(rq, connection, &holder)?;
+    // Nothing fails after this: the session leaves the table when it ends, if it was established.
+    if terms.dialect != Dialect::SMB_2_0_2
+        && rq.server().clients.enter(negotiated.client_guid, &identity.user, terms.dialect).is_err()
+    {
+        return Err(Status::USER_SESSION_DELETED);
+    }
     connection.move_to(&holder);
     session.set_expiration(domain_users::end(done.identity.kerberos.as_deref()));
     session.establish(

@@ -373,13 +373,15 @@ impl Node for ActingNode {
         self.inner.takes_changes()
     }
 
+    /// Asked for each write: no call of the host, but on a share that is written once, which asks as the
+    /// server.
     fn takes_data(&self) -> VfsResult<()> {
-        let _acting = self.whom.act()?;
         self.inner.takes_data()
     }
 
+    /// Users may not be able to read what is stored of the commitment.
     fn commitment(&self) -> VfsResult<Commitment> {
-        let _acting = self.whom.act()?;
+        let _server = host::as_server();
         self.inner.commitment()
     }
 

@@ -68,6 +68,7 @@ def smbclient(ctx):
 @group("guests/smbprotocol", profile="guests")
 def smbprotocol(ctx):
     """smbprotocol as guest and as a user without an account: flags of the session, unsigned requests of 3.1.1."""
+    (ctx.server.directory / "inbox").chmod(0o777)
     for user in ("guest", "stranger"):
         needed = [f"{user}-{what}" for what in ("is-a-guest", "writes", "uses-no-other-share")]
         python(ctx, "guests_peer.py", user, needed=needed)

@@ -112,18 +112,20 @@ impl WriteOnce {
 
     /// The hold on the file of `node`.
     fn hold_on(&self, node: &dyn Node) -> VfsResult<Hold> {
+        // A user who may write a file may not be able to read its attributes.
+        let _server = host::as_server();
         node.commitment().map(|facts| self.hold(&facts))
     }
 
     /// Stores that the file of `node` is committed, if it is and nothing is stored. A failure is only
     /// logged: the host's record of the last change still counts.
     fn note(&self, node: &dyn Node) -> VfsResult<Hold> {
+        let _server = host::as_server();
         let facts = node.commitment()?;
         let hold = self.hold(&facts);
         if facts.committed.is_none()
             && let Some(at) = self.committed(&facts, self.clock.now())
         {
-            let _server = host::as_server();
             if let Err(fault) = node.commit(at) {
                 tracing::warn!(target: "frevo::write_once", %fault,
                     "the commitment of a file cannot be stored; a change by a program of the host would undo it");
