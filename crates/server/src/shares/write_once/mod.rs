@@ -12,7 +12,8 @@ mod node;
 mod vfs;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use frevo_store::Node;
@@ -33,8 +34,34 @@ pub struct WriteOnce {
     /// The time from the commitment on for which a file cannot be deleted. None: for ever.
     retain: Option<Duration>,
     clock: Arc<dyn Ambient>,
-    /// The time of day and the moment at which the share was made.
-    since: (FileTime, Instant),
+    /// The time of day at a moment: of the server's start, which a reload does not change.
+    since: Since,
+    /// True once it was told that commitments cannot be stored.
+    is_told: Arc<AtomicBool>,
+}
+
+/// The time of day at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Since {
+    time: FileTime,
+    moment: Instant,
+}
+
+impl Since {
+    fn now(clock: &dyn Ambient) -> Self {
+        Self { time: clock.now(), moment: Instant::now() }
+    }
+
+    /// The start of the process, or of the first share whose files are written once.
+    fn start() -> Self {
+        static START: OnceLock<Since> = OnceLock::new();
+        *START.get_or_init(|| Self::now(&Host))
+    }
+
+    /// The time of day by the time that has passed.
+    fn passed(&self) -> FileTime {
+        later(self.time, self.moment.elapsed())
+    }
 }
 
 impl fmt::Debug for WriteOnce {
@@ -74,17 +101,18 @@ impl WriteOnce {
     /// Files are committed once they stayed unchanged for `after`, and can be deleted `retain` after that;
     /// None for never.
     pub fn new(after: Duration, retain: impl Into<Option<Duration>>) -> Self {
-        Self::by(after, retain, Arc::new(Host))
+        let (retain, clock) = (retain.into(), Arc::new(Host));
+        Self { after, retain, clock, since: Since::start(), is_told: Arc::default() }
     }
 
-    /// Like [`Self::new`], by the time of day of `clock`.
+    /// Like [`Self::new`], by the time of day of `clock`, which is right now.
     pub fn by(
         after: Duration,
         retain: impl Into<Option<Duration>>,
         clock: Arc<dyn Ambient>,
     ) -> Self {
-        let since = (clock.now(), Instant::now());
-        Self { after, retain: retain.into(), clock, since }
+        let (retain, since) = (retain.into(), Since::now(&*clock));
+        Self { after, retain, clock, since, is_told: Arc::default() }
     }
 
     /// The hold on a file with these facts.
@@ -95,8 +123,7 @@ impl WriteOnce {
     fn hold(&self, facts: &Commitment) -> Hold {
         let now = self.clock.now();
         let Some(committed) = self.committed(facts, now) else { return Hold::Open };
-        let (began, moment) = self.since;
-        let passed = later(began, moment.elapsed());
+        let passed = self.since.passed();
         let ends = self.retain.map(|retain| later(committed, retain));
         match ends {
             Some(ends) if ends <= now.min(passed) && ends.0 != u64::MAX => Hold::Expired,
@@ -126,9 +153,11 @@ impl WriteOnce {
         if facts.committed.is_none()
             && let Some(at) = self.committed(&facts, self.clock.now())
         {
-            if let Err(fault) = node.commit(at) {
+            if let Err(fault) = node.commit(at)
+                && !self.is_told.swap(true, Ordering::Relaxed)
+            {
                 tracing::warn!(target: "frevo::write_once", %fault,
-                    "the commitment of a file cannot be stored; a change by a program of the host would undo it");
+                    "commitments of files of a share cannot be stored; a change by a program of the host would undo it");
             }
         }
         Ok(hold)
@@ -151,6 +180,15 @@ mod tests {
         fn random(&self, bytes: &mut [u8]) {
             bytes.fill(7);
         }
+    }
+
+    /// A clock that has jumped before a reload made the share anew ends nothing either.
+    #[test]
+    fn a_reload_does_not_take_the_clock_of_then() {
+        let seconds = Duration::from_secs;
+        let (first, again) = (WriteOnce::new(seconds(1), None), WriteOnce::new(seconds(2), None));
+        assert_eq!(first.since, again.since);
+        assert!(first != again);
     }
 
     const fn at(seconds: u64) -> FileTime {
