@@ -40,10 +40,12 @@ impl Decoder {
     pub fn packet(&mut self, packet: &Captured<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
         let Some(segment) = segment(packet.link, packet.data) else { return lines };
-        for found in self.streams.segment(&segment) {
+        for found in self.streams.segment(&segment, &packet.comment) {
             match found {
                 StreamEvent::Frame(frame) => self.frame(&frame, packet.time_ns, &mut lines),
                 StreamEvent::Opened(connection) => self.state.begin(connection),
+                StreamEvent::LeftOut(connection) => self.state.lose(connection),
+                StreamEvent::Ended(connection) => self.state.end(connection),
                 StreamEvent::Lost { connection, is_of_server } => {
                     self.state.lose(connection);
                     lines.push(Line {
@@ -57,15 +59,21 @@ impl Decoder {
                 }
             }
         }
-        if let Some(first) = lines.first_mut()
-            && !packet.comment.is_empty()
-        {
-            first.notes.push(packet.comment.clone());
-        }
         lines
     }
 
     fn frame(&mut self, frame: &Frame, time_ns: Option<u64>, lines: &mut Vec<Line>) {
+        self.state.server = Some(frame.server);
+        let before = lines.len();
+        self.content(frame, time_ns, lines);
+        if let Some(first) = lines.get_mut(before)
+            && !frame.comment.is_empty()
+        {
+            first.notes.push(frame.comment.clone());
+        }
+    }
+
+    fn content(&mut self, frame: &Frame, time_ns: Option<u64>, lines: &mut Vec<Line>) {
         let line = Line {
             time_ns,
             connection: frame.connection,

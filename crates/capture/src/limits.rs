@@ -52,11 +52,8 @@ pub const WAITING_SEGMENTS: usize = 256;
 /// Bytes of segments that wait for an earlier one, of each direction of a connection.
 pub const WAITING_BYTES: usize = 256 << 10;
 
-/// Requests without an answer that are remembered.
-pub const REQUESTS: usize = 65_536;
-
-/// Open files, leases and shares whose names are remembered, each.
-pub const NAMES: usize = 65_536;
+/// Bytes of what is remembered of requests without an answer, and of the names of open files, leases and shares.
+pub const NAMES_BYTES: usize = 32 << 20;
 
 /// Messages of one frame that are shown.
 pub const MESSAGES_OF_FRAME: usize = 1024;

@@ -190,7 +190,7 @@ impl Source {
 impl Drop for Source {
     fn drop(&mut self) {
         self.queue.end();
-        while self.queue.take().is_some() {}
+        self.queue.clear();
     }
 }
 

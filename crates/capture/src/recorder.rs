@@ -136,7 +136,7 @@ impl Recorder {
             return;
         }
         if let Some(blanker) = &mut self.blanker {
-            blanker.blank(origin.connection, frame);
+            blanker.blank(origin, frame);
         }
         if !self.streams.contains_key(&origin.connection) {
             self.open(origin, time_ns, out);
@@ -252,10 +252,13 @@ fn direction_of(sender: Sender, is_server: bool) -> Direction {
     }
 }
 
+/// The words by which a reader finds a comment on frames that were left out.
+pub(crate) const LEFT_OUT: &str = "left out before this one";
+
 fn left_out(count: u64) -> String {
     let count =
         if count == 1 { String::from("1 frame was") } else { format!("{count} frames were") };
-    format!("{count} left out before this one: the capture was too slow")
+    format!("{count} {LEFT_OUT}: the capture was too slow")
 }
 
 #[cfg(test)]

@@ -3,20 +3,34 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use frevo_wire::create_context::{LeaseKey, LeaseState};
 use frevo_wire::{Command, FileId, Header, Status};
 
 use super::line::Line;
-use crate::limits::{NAMES, REQUESTS};
+use crate::limits::{FLOWS, NAMES_BYTES};
+
+/// The address of a server.
+type Server = Option<SocketAddr>;
+
+/// Bytes that an entry costs beside its name.
+const ENTRY_BYTES: usize = 160;
 
 /// The facts that a decoder remembers.
 #[derive(Debug, Default)]
 pub(super) struct State {
     requests: BTreeMap<(u32, u64), Asked>,
-    files: BTreeMap<(u64, FileId), String>,
-    shares: BTreeMap<(u64, u32), String>,
-    leases: BTreeMap<LeaseKey, Leased>,
+    /// Names by server, session and FileId.
+    files: BTreeMap<(Server, u64, FileId), String>,
+    /// Names by server, session and TreeId.
+    shares: BTreeMap<(Server, u64, u32), String>,
+    leases: BTreeMap<(Server, LeaseKey), Leased>,
+    /// Bytes of all names, and of the entries that have them.
+    bytes: usize,
+    /// The server of the frame that is looked at.
+    pub(super) server: Server,
     /// Credits that the client of a connection has, as far as its first message was seen.
     credits: BTreeMap<u32, i64>,
     /// The file that the message before it in the frame is about.
@@ -58,10 +72,37 @@ impl State {
         self.related.clear();
     }
 
+    /// A connection has ended: its requests get no answers.
+    pub(super) fn end(&mut self, connection: u32) {
+        self.credits.remove(&connection);
+        let of_connection = (connection, 0)..=(connection, u64::MAX);
+        let ended: Vec<_> = self.requests.range(of_connection).map(|(key, _)| *key).collect();
+        for key in ended {
+            let asked = self.requests.remove(&key);
+            self.refund(asked.as_ref().map(|asked| &asked.name));
+        }
+    }
+
+    /// Takes the bytes of an entry from the budget. Returns false if they are not there.
+    fn pay(&mut self, name: &str) -> bool {
+        let bytes = self.bytes.saturating_add(cost(name));
+        let is_there = bytes <= NAMES_BYTES;
+        if is_there {
+            self.bytes = bytes;
+        }
+        is_there
+    }
+
+    /// Gives the bytes of an entry back.
+    fn refund(&mut self, name: Option<&String>) {
+        self.bytes = self.bytes.saturating_sub(name.map_or(0, |name| cost(name)));
+    }
+
     /// Remembers a request.
     pub(super) fn ask(&mut self, line: &Line, header: &Header, asked: Asked) {
-        if self.requests.len() < REQUESTS {
-            self.requests.insert((line.connection, header.message_id), asked);
+        if self.pay(&asked.name) {
+            let before = self.requests.insert((line.connection, header.message_id), asked);
+            self.refund(before.as_ref().map(|before| &before.name));
         }
     }
 
@@ -74,7 +115,9 @@ impl State {
             asked.is_put_off = true;
             return Some(before);
         }
-        self.requests.remove(&key)
+        let asked = self.requests.remove(&key);
+        self.refund(asked.as_ref().map(|asked| &asked.name));
+        asked
     }
 
     /// Returns the request that a CANCEL names.
@@ -83,8 +126,9 @@ impl State {
     }
 
     pub(super) fn name_file(&mut self, session_id: u64, id: FileId, name: &str) {
-        if self.files.len() < NAMES {
-            self.files.insert((session_id, id), name.into());
+        if self.pay(name) {
+            let before = self.files.insert((self.server, session_id, id), name.into());
+            self.refund(before.as_ref());
         }
     }
 
@@ -93,42 +137,46 @@ impl State {
         if id == FileId::ALL_ONES {
             return self.related.clone();
         }
-        self.files.get(&(session_id, id)).cloned().unwrap_or_default()
+        self.files.get(&(self.server, session_id, id)).cloned().unwrap_or_default()
     }
 
     pub(super) fn close_file(&mut self, session_id: u64, id: FileId) {
-        self.files.remove(&(session_id, id));
+        let name = self.files.remove(&(self.server, session_id, id));
+        self.refund(name.as_ref());
     }
 
     pub(super) fn name_share(&mut self, session_id: u64, tree_id: u32, name: &str) {
-        if self.shares.len() < NAMES {
-            self.shares.insert((session_id, tree_id), name.into());
+        if self.pay(name) {
+            let before = self.shares.insert((self.server, session_id, tree_id), name.into());
+            self.refund(before.as_ref());
         }
     }
 
     pub(super) fn share(&self, session_id: u64, tree_id: u32) -> String {
-        self.shares.get(&(session_id, tree_id)).cloned().unwrap_or_default()
+        self.shares.get(&(self.server, session_id, tree_id)).cloned().unwrap_or_default()
     }
 
     /// Remembers the state of a lease. Returns the state before.
     pub(super) fn lease(&mut self, key: LeaseKey, state: LeaseState, name: &str) -> Option<Leased> {
+        let key = (self.server, key);
         let before = self.leases.get(&key).cloned();
-        if before.is_some() || self.leases.len() < NAMES {
-            let known = before.as_ref().map_or(name, |before| &before.name);
-            let name = if name.is_empty() { known } else { name };
-            self.leases.insert(key, Leased { state, name: name.into() });
+        let known = before.as_ref().map_or(name, |before| &before.name);
+        let name = String::from(if name.is_empty() { known } else { name });
+        if self.pay(&name) {
+            self.leases.insert(key, Leased { state, name });
+            self.refund(before.as_ref().map(|before| &before.name));
         }
         before
     }
 
     /// Returns a lease.
     pub(super) fn leased(&self, key: LeaseKey) -> Option<&Leased> {
-        self.leases.get(&key)
+        self.leases.get(&(self.server, key))
     }
 
     /// Counts the credits of a request. Returns those that are left, if they are known.
     pub(super) fn spend(&mut self, connection: u32, header: &Header) -> Option<i64> {
-        if header.command == Command::NEGOTIATE && self.credits.len() < NAMES {
+        if header.command == Command::NEGOTIATE && self.credits.len() < FLOWS {
             // MS-SMB2 3.2.4.1.6: a client begins with one credit.
             self.credits.insert(connection, 1);
         }
@@ -145,4 +193,9 @@ impl State {
         *credits = credits.saturating_add(i64::from(header.credits));
         Some(*credits)
     }
+}
+
+/// Bytes that an entry with a name costs.
+fn cost(name: &str) -> usize {
+    name.len().saturating_add(ENTRY_BYTES)
 }

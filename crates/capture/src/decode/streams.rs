@@ -1,11 +1,13 @@
 //! TCP streams of a file, and the frames in them: MS-SMB2 2.1.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use crate::limits::{FLOWS, HEAD_BYTES, WAITING_BYTES, WAITING_SEGMENTS};
+use crate::limits::{COMMENT_BYTES, FLOWS, HEAD_BYTES, WAITING_BYTES, WAITING_SEGMENTS};
 use crate::packet::parse::Segment;
 use crate::packet::{RST, SMB_PORT, SYN};
+use crate::recorder::LEFT_OUT;
 
 /// A frame, without its prefix.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub(super) struct Frame {
     pub(super) head: Vec<u8>,
     /// Its length.
     pub(super) len: usize,
+    /// The server.
+    pub(super) server: SocketAddr,
+    /// Comments of the file on the connection since the frame before it; empty for none.
+    pub(super) comment: String,
 }
 
 /// An event of a stream.
@@ -29,6 +35,10 @@ pub(super) enum StreamEvent {
     Opened(u32),
     /// Bytes of the stream are not in the file.
     Lost { connection: u32, is_of_server: bool },
+    /// The program that made the file has left frames of a connection out.
+    LeftOut(u32),
+    /// A connection has ended, or is forgotten.
+    Ended(u32),
 }
 
 /// The streams that are followed.
@@ -49,6 +59,8 @@ struct Flow {
     /// The end that is the server.
     server: usize,
     used: u64,
+    /// Comments that no frame has taken.
+    comment: String,
 }
 
 /// One direction of a stream.
@@ -84,24 +96,40 @@ struct Frames {
 }
 
 impl Streams {
-    /// Returns what ends with a segment.
-    pub(super) fn segment(&mut self, segment: &Segment<'_>) -> Vec<StreamEvent> {
+    /// Returns what ends with a segment, whose packet has this comment.
+    pub(super) fn segment(&mut self, segment: &Segment<'_>, comment: &str) -> Vec<StreamEvent> {
         self.clock = self.clock.saturating_add(1);
-        let Some(at) = self.flow_of(segment) else { return Vec::new() };
-        let (clock, connections) = (self.clock, &mut self.connections);
-        let Some(flow) = self.flows.get_mut(at) else { return Vec::new() };
-        flow.used = clock;
-        let side = usize::from(flow.ends.first() != Some(&segment.from));
         let mut found = Vec::new();
+        let Some(at) = self.flow_of(segment, &mut found) else { return found };
+        let (clock, connections) = (self.clock, &mut self.connections);
+        let Some(flow) = self.flows.get_mut(at) else { return found };
+        flow.used = clock;
+        flow.note(comment, &mut found);
+        let side = usize::from(flow.ends.first() != Some(&segment.from));
         flow.segment(side, segment, connections, &mut found);
         if segment.flags & RST != 0 {
-            self.flows.swap_remove(at);
+            self.forget(at, &mut found);
         }
         found
     }
 
+    /// Returns the most bytes that wait in one direction of a flow.
+    #[cfg(test)]
+    pub(super) fn waiting_bytes(&self) -> usize {
+        let halves = self.flows.iter().flat_map(|flow| &flow.halves);
+        halves.map(|half| half.waiting_bytes).max().unwrap_or(0)
+    }
+
+    /// Forgets a flow.
+    fn forget(&mut self, at: usize, found: &mut Vec<StreamEvent>) {
+        let connection = self.flows.swap_remove(at).connection;
+        if connection != 0 {
+            found.push(StreamEvent::Ended(connection));
+        }
+    }
+
     /// Finds the flow of a segment, or begins it.
-    fn flow_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
+    fn flow_of(&mut self, segment: &Segment<'_>, found: &mut Vec<StreamEvent>) -> Option<usize> {
         let is_of = |flow: &Flow| {
             flow.ends == [segment.from, segment.to] || flow.ends == [segment.to, segment.from]
         };
@@ -115,9 +143,7 @@ impl Streams {
                 && segment.flags & !SYN == 0
         };
         match known {
-            Some(at) if self.flows.get(at).is_some_and(is_reused) => {
-                self.flows.swap_remove(at);
-            }
+            Some(at) if self.flows.get(at).is_some_and(is_reused) => self.forget(at, found),
             Some(at) => return Some(at),
             None if segment.len == 0 && !opens => return None,
             None => {}
@@ -125,7 +151,7 @@ impl Streams {
         if self.flows.len() >= FLOWS {
             let oldest = self.flows.iter().enumerate().min_by_key(|(_, flow)| flow.used);
             let oldest = oldest.map(|(at, _)| at)?;
-            self.flows.swap_remove(oldest);
+            self.forget(oldest, found);
         }
         let from_server = match (segment.from.port(), segment.to.port()) {
             (SMB_PORT | 139, _) => true,
@@ -138,12 +164,27 @@ impl Streams {
             halves: [Half::default(), Half::default()],
             server: usize::from(!from_server),
             used: self.clock,
+            comment: String::new(),
         });
         self.flows.len().checked_sub(1)
     }
 }
 
 impl Flow {
+    /// Keeps the comment on a packet for the frame that ends next.
+    fn note(&mut self, comment: &str, found: &mut Vec<StreamEvent>) {
+        if comment.is_empty() || self.comment.len() > COMMENT_BYTES {
+            return;
+        }
+        if !self.comment.is_empty() {
+            self.comment.push_str("; ");
+        }
+        self.comment.push_str(comment);
+        if comment.contains(LEFT_OUT) && self.connection != 0 {
+            found.push(StreamEvent::LeftOut(self.connection));
+        }
+    }
+
     fn segment(
         &mut self,
         side: usize,
@@ -172,7 +213,10 @@ impl Flow {
             }
             let is_of_server = side == self.server;
             let connection = self.connection;
-            found.push(StreamEvent::Frame(Frame { connection, is_of_server, head, len }));
+            let comment = core::mem::take(&mut self.comment);
+            let server = self.ends.get(self.server).copied().unwrap_or(segment.to);
+            let frame = Frame { connection, is_of_server, head, len, server, comment };
+            found.push(StreamEvent::Frame(frame));
         }
     }
 }
@@ -197,19 +241,26 @@ impl Half {
         let ahead = segment.sequence.wrapping_sub(next);
         if ahead != 0 && ahead < 1 << 31 {
             self.wait(segment);
-            let is_too_much =
-                self.waiting.len() > WAITING_SEGMENTS || self.waiting_bytes > WAITING_BYTES;
-            if !is_too_much {
-                return;
+            *is_lost = self.has_too_much();
+            while self.has_too_much() {
+                self.give_up_gap(next, out);
             }
-            // The bytes between are not in the file.
-            *is_lost = true;
-            self.frames = Frames { is_astray: true, ..Frames::default() };
-            let first = self.waiting.iter().map(|one| one.sequence.wrapping_sub(next)).min();
-            self.next = Some(next.wrapping_add(first.unwrap_or(0)));
-        } else {
-            self.take(segment.sequence, segment.payload, segment.len, out);
+            return;
         }
+        self.take(segment.sequence, segment.payload, segment.len, out);
+        self.take_waiting(out);
+    }
+
+    fn has_too_much(&self) -> bool {
+        self.waiting.len() > WAITING_SEGMENTS || self.waiting_bytes > WAITING_BYTES
+    }
+
+    /// Goes on behind the bytes that are not in the file. Takes at least one segment that waited.
+    fn give_up_gap(&mut self, seen: u32, out: &mut Vec<Whole>) {
+        let next = self.next.unwrap_or(seen);
+        self.frames = Frames { is_astray: true, ..Frames::default() };
+        let first = self.waiting.iter().map(|one| one.sequence.wrapping_sub(next)).min();
+        self.next = Some(next.wrapping_add(first.unwrap_or(0)));
         self.take_waiting(out);
     }
 

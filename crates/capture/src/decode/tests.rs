@@ -299,6 +299,77 @@ fn a_capture_may_begin_in_the_middle_and_have_holes() {
 }
 
 #[test]
+fn segments_that_wait_are_bounded() {
+    let mut talk = Talk::new();
+    open(&mut talk);
+    let mut streams = super::streams::Streams::default();
+    let segments: Vec<_> = talk.packets.iter().map(|(_, packet)| packet.clone()).collect();
+    for packet in &segments {
+        streams.segment(&segment(101, packet).unwrap(), "");
+    }
+    // Many short segments with gaps, then long ones, which are not let in at their cost.
+    let mut template = talk.stream.data(Sender::Client, 1, true);
+    let first = u32::from_be_bytes(template[24..28].try_into().unwrap());
+    let mut put = |ahead: u32, len: usize| {
+        template.truncate(40);
+        template[24..28].copy_from_slice(&(first + ahead).to_be_bytes());
+        template[2..4].copy_from_slice(&u16::try_from(40 + len).unwrap().to_be_bytes());
+        template.resize(40 + len, 7);
+        streams.segment(&segment(101, &template).unwrap(), "");
+        assert!(streams.waiting_bytes() <= crate::limits::WAITING_BYTES);
+    };
+    (1..=256).for_each(|at| put(2 * at, 1));
+    (1..=256).for_each(|at| put(1_000_000 + 70_000 * at, 60_000));
+}
+
+#[test]
+fn a_comment_stays_with_the_next_message() {
+    let mut talk = Talk::new();
+    open(&mut talk);
+    let data = vec![7; 3_000];
+    let header = answers(Command::READ, 3, Status::SUCCESS);
+    talk.say(header, |w| read::Response::new(&data).encode(w));
+    let mut decoder = Decoder::new();
+    let mut lines = Vec::new();
+    let count = talk.packets.len();
+    for (at, (time_ns, data)) in talk.packets.iter().enumerate() {
+        // The comments on the SYN, and on the first of four segments of the last answer.
+        let comment = match at {
+            0 => "connection 1",
+            at if at == count - 4 => {
+                "3 frames were left out before this one: the capture was too slow"
+            }
+            _ => "",
+        };
+        let packet = Captured { comment: comment.to_string(), ..captured(*time_ns, data) };
+        lines.extend(decoder.packet(&packet));
+    }
+    assert_eq!(lines[0].notes, ["connection 1"]);
+    let last = &lines[lines.len() - 1];
+    assert!(last.notes.iter().any(|note| note.contains("3 frames were left out")), "{last:?}");
+}
+
+#[test]
+fn what_is_remembered_has_a_budget() {
+    let mut state = State::default();
+    let name = "x".repeat(1_000);
+    for id in 0..100_000_u64 {
+        state.name_file(7, FileId { persistent: id, volatile: id }, &name);
+    }
+    let known = (0..100_000_u64)
+        .filter(|id| !state.file(7, FileId { persistent: *id, volatile: *id }).is_empty());
+    let known = known.count();
+    assert!((20_000..40_000).contains(&known), "{known}");
+    // A closed file makes room.
+    state.close_file(7, FileId { persistent: 0, volatile: 0 });
+    state.name_share(7, 1, &name);
+    assert_eq!(state.share(7, 1), name);
+    // Another server has its own files.
+    state.server = Some("10.0.0.9:445".parse().unwrap());
+    assert!(state.file(7, FileId { persistent: 5, volatile: 5 }).is_empty());
+}
+
+#[test]
 fn segments_that_were_cut_keep_their_heads() {
     let mut talk = Talk::new();
     open(&mut talk);

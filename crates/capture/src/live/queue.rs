@@ -114,6 +114,12 @@ impl Queue {
         self.waiting.lock().events.pop_front()
     }
 
+    /// Drops the events that wait, with their memory.
+    pub(super) fn clear(&self) {
+        let waiting = std::mem::take(&mut self.waiting.lock().events);
+        drop(waiting);
+    }
+
     /// Frees the room of a frame of `len` bytes.
     pub(super) fn free(&self, len: usize) {
         self.bytes.fetch_sub(len.saturating_add(QUEUED_OVERHEAD), Ordering::AcqRel);

@@ -110,8 +110,10 @@ pub(super) fn blank(pipe: Option<Pipe>, data: &mut [u8]) {
         let (one, behind) = rest.split_at_mut(len.min(rest.len()));
         let has_secret = match pipe {
             Some(Pipe::Harmless) => false,
-            Some(Pipe::Accounts) => OF_ACCOUNTS.contains(&opnum),
-            Some(Pipe::Policy) => OF_POLICY.contains(&opnum),
+            // On Windows both are one endpoint, so that either interface can be behind either name.
+            Some(Pipe::Accounts | Pipe::Policy) => {
+                OF_ACCOUNTS.contains(&opnum) || OF_POLICY.contains(&opnum)
+            }
             Some(Pipe::Other) | None => true,
         };
         if kind == REQUEST && has_secret {
@@ -122,6 +124,15 @@ pub(super) fn blank(pipe: Option<Pipe>, data: &mut [u8]) {
         }
         blank_verifier(kind, auth_len, one);
         rest = behind;
+    }
+}
+
+/// Overwrites the token of a logon in data that is read from a pipe.
+pub(super) fn blank_logon(data: &mut [u8]) {
+    if let Some(Pdu { kind, len, auth_len, .. }) = pdu(data)
+        && let Some(one) = data.get_mut(..len)
+    {
+        blank_verifier(kind, auth_len, one);
     }
 }
 

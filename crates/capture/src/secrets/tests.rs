@@ -11,6 +11,15 @@ use frevo_wire::{HeaderFlags, Route, Status, Utf16};
 use super::*;
 
 const SECRET: u8 = 0xA5;
+const SERVER: &str = "10.0.0.2:445";
+
+fn origin(server: &str) -> Origin {
+    let ends = crate::packet::Ends {
+        client: "10.0.0.1:5000".parse().unwrap(),
+        server: server.parse().unwrap(),
+    };
+    Origin { connection: 1, ends, is_server: false, comment: Default::default() }
+}
 
 fn message(
     command: Command,
@@ -114,7 +123,7 @@ fn the_answers_of_ntlm_are_overwritten() {
         let mut frame = session_setup(&token);
         let before = frame.clone();
         assert!(secret_bytes(&frame) >= 24 + 300 + 16 + 16);
-        Blanker::default().blank(1, &mut frame);
+        Blanker::default().blank(&origin(SERVER), &mut frame);
         assert_eq!(secret_bytes(&frame), 0);
         // Everything else is as it was: names, lengths, the challenge's flags.
         for (old, new) in before.iter().zip(&frame) {
@@ -128,7 +137,7 @@ fn the_tickets_of_kerberos_are_overwritten() {
     let mut frame = session_setup(&kerberos());
     let before = frame.clone();
     assert_eq!(secret_bytes(&frame), 800);
-    Blanker::default().blank(1, &mut frame);
+    Blanker::default().blank(&origin(SERVER), &mut frame);
     assert_eq!(secret_bytes(&frame), 0);
     for (old, new) in before.iter().zip(&frame) {
         assert!(old == new || *old == SECRET && *new == 0);
@@ -145,7 +154,7 @@ fn a_token_of_unknown_form_is_overwritten() {
     };
     for token in [vec![SECRET; 90], unknown, broken] {
         let mut frame = session_setup(&token);
-        Blanker::default().blank(1, &mut frame);
+        Blanker::default().blank(&origin(SERVER), &mut frame);
         assert_eq!(secret_bytes(&frame), 0);
     }
 }
@@ -161,8 +170,8 @@ fn call(opnum: u16) -> Vec<u8> {
     pdu
 }
 
-fn open(blanker: &mut Blanker, name: &str, id: FileId) {
-    let request = create::Request {
+fn pipe_request(name: &str) -> create::Request<'static> {
+    create::Request {
         requested_oplock_level: create::OplockLevel::NONE,
         impersonation_level: create::ImpersonationLevel::IMPERSONATION,
         desired_access: AccessMask::FILE_ALL,
@@ -172,9 +181,11 @@ fn open(blanker: &mut Blanker, name: &str, id: FileId) {
         create_options: create::CreateOptions::EMPTY,
         name: Utf16::from_str(name),
         contexts: CreateContexts::EMPTY,
-    };
-    blanker.blank(1, &mut message(Command::CREATE, 5, false, |w| request.encode(w)));
-    let response = create::Response {
+    }
+}
+
+fn pipe_response(file_id: FileId) -> create::Response<'static> {
+    create::Response {
         oplock_level: create::OplockLevel::NONE,
         flags: create::CreateFlags::EMPTY,
         create_action: create::CreateAction::OPENED,
@@ -185,10 +196,16 @@ fn open(blanker: &mut Blanker, name: &str, id: FileId) {
         allocation_size: 0,
         end_of_file: 0,
         file_attributes: FileAttributes::NORMAL,
-        file_id: id,
+        file_id,
         contexts: CreateContexts::EMPTY,
-    };
-    blanker.blank(1, &mut message(Command::CREATE, 5, true, |w| response.encode(w)));
+    }
+}
+
+fn open(blanker: &mut Blanker, name: &str, id: FileId) {
+    let mut request = message(Command::CREATE, 5, false, |w| pipe_request(name).encode(w));
+    blanker.blank(&origin(SERVER), &mut request);
+    let mut response = message(Command::CREATE, 5, true, |w| pipe_response(id).encode(w));
+    blanker.blank(&origin(SERVER), &mut response);
 }
 
 /// The bytes of SECRET that are left of a call, in a WRITE and in an IOCTL.
@@ -198,8 +215,8 @@ fn left_of(blanker: &mut Blanker, id: FileId, data: &[u8]) -> [usize; 2] {
     let code = ioctl::CtlCode::PIPE_TRANSCEIVE;
     let asked = ioctl::Request::fsctl(code, id, data, 1024);
     let mut ioctl = message(Command::IOCTL, 7, false, |w| asked.encode(w));
-    blanker.blank(1, &mut write);
-    blanker.blank(1, &mut ioctl);
+    blanker.blank(&origin(SERVER), &mut write);
+    blanker.blank(&origin(SERVER), &mut ioctl);
     [secret_bytes(&write), secret_bytes(&ioctl)]
 }
 
@@ -234,6 +251,39 @@ fn a_pipe_of_which_nothing_is_known_counts_as_one_with_passwords() {
 }
 
 #[test]
+fn pipes_of_two_servers_may_have_one_id() {
+    let id = FileId { persistent: 3, volatile: 4 };
+    let blanker = &mut Blanker::default();
+    open(blanker, "samr", id);
+    // Another server gives the same id to a harmless pipe.
+    let mut request = message(Command::CREATE, 5, false, |w| pipe_request("srvsvc").encode(w));
+    blanker.blank(&origin("10.0.0.3:445"), &mut request);
+    let mut response = message(Command::CREATE, 5, true, |w| pipe_response(id).encode(w));
+    blanker.blank(&origin("10.0.0.3:445"), &mut response);
+    assert_eq!(left_of(blanker, id, &call(55)), [0, 0]);
+    // The interface can be behind the name of the other pipe.
+    open(blanker, "lsarpc", id);
+    assert_eq!(left_of(blanker, id, &call(55)), [0, 0]);
+    blanker.forget(1);
+    assert!(blanker.open.is_empty());
+}
+
+#[test]
+fn a_logon_in_an_answer_is_overwritten() {
+    let mut pdu = vec![5, 0, 12, 3, 0x10, 0, 0, 0];
+    let token = kerberos();
+    pdu.extend(u16::try_from(24 + token.len()).unwrap().to_le_bytes());
+    pdu.extend(u16::try_from(token.len()).unwrap().to_le_bytes());
+    pdu.extend([0; 12]);
+    pdu.extend(token);
+    let response = read::Response::new(&pdu);
+    let mut frame = message(Command::READ, 9, true, |w| response.encode(w));
+    assert!(secret_bytes(&frame) > 0);
+    Blanker::default().blank(&origin(SERVER), &mut frame);
+    assert_eq!(secret_bytes(&frame), 0);
+}
+
+#[test]
 fn a_logon_in_a_pipe_is_overwritten() {
     let id = FileId { persistent: 3, volatile: 4 };
     let blanker = &mut Blanker::default();
@@ -256,7 +306,7 @@ fn a_message_in_a_compound_is_overwritten() {
     first.resize(72, 0);
     first[20..24].copy_from_slice(&72_u32.to_le_bytes());
     let mut frame = [first, session_setup(&authenticate())].concat();
-    Blanker::default().blank(1, &mut frame);
+    Blanker::default().blank(&origin(SERVER), &mut frame);
     assert_eq!(secret_bytes(&frame), 0);
 }
 
@@ -267,6 +317,6 @@ proptest::proptest! {
         pipes::blank(None, &mut bytes);
         pipes::blank(Some(Pipe::Accounts), &mut bytes);
         let mut frame = session_setup(&bytes);
-        Blanker::default().blank(1, &mut frame);
+        Blanker::default().blank(&origin(SERVER), &mut frame);
     }
 }
