@@ -177,6 +177,8 @@ async fn read(shared: Arc<Shared>) {
 
 async fn read_all(shared: &Shared) -> Result<(), ReadFault> {
     loop {
+        // A server that sends without end leaves turns to the other tasks of the thread.
+        tokio::task::consume_budget().await;
         let mut prefix = [0; PREFIX_LEN];
         read_exactly(&shared.stream, &mut prefix).await?;
         let length = match Packet::parse(prefix).map_err(Fault::Malformed)? {

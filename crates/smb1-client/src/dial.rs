@@ -42,14 +42,17 @@ impl Smb1Dialer {
             return self.reach_port(host, port).await;
         }
         match self.reach_port(host, DIRECT_PORT).await {
-            Err(error) if is_unreachable(&error) => self.reach_port(host, SESSION_PORT).await,
+            Err(error) if is_unreachable(&error) => {
+                self.reach_port(host, SESSION_PORT).await.map_err(|_| error)
+            }
             reached => reached,
         }
     }
 
     async fn reach_port(&self, host: &str, port: u16) -> io::Result<Reached> {
         let mut last = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-        for address in names::resolve(&*self.logon.ambient, host, port).await? {
+        let is_weak = self.logon.settings.weak_logon;
+        for address in names::resolve(&*self.logon.ambient, host, port, is_weak).await? {
             match self.reach_address(host, address).await {
                 Ok(reached) => return Ok(reached),
                 Err(error) => last = error,

@@ -26,5 +26,12 @@ pub const REQUEST_BYTES_MAX: usize = (1 << 20) + 65_536;
 /// Bytes of one READ or WRITE of the client: all pieces are asked for at once.
 pub const BRIDGE_IO_BYTES: u32 = 983_040;
 
+/// Requests for one part of a READ, of a server that answers with less than it was asked for. The client
+/// goes on behind what there is.
+pub const READS_OF_A_PART: usize = 4;
+
+/// Bytes of an answer beside its data that are kept with it.
+pub const KEPT_BESIDE_DATA: usize = 4_096;
+
 /// Entries of a directory that wait to be listed.
 pub const ENTRIES_WAITING_MAX: usize = 0xFFFF;

@@ -27,13 +27,17 @@ pub enum SigningWish {
     WhenOffered,
     /// All, if the server requires it.
     WhenRequired,
+    /// All; a server that signs none is refused.
+    Required,
 }
 
 /// The choices of a user for a server that speaks only SMB1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// True allows NTLMv1, and the password in plain text where the server wants that.
+    /// True logs on by NTLMv1, or with the password in plain text where the server wants that.
     pub weak_logon: bool,
+    /// True sends the LM response, too, with a weak logon.
+    pub lm: bool,
     /// True accepts a logon that the server turns into a guest's.
     pub guest: bool,
     /// The messages that are signed.
@@ -156,7 +160,9 @@ impl Logon {
     fn signs(&self, mode: SecurityMode) -> bool {
         let is_offered = mode.contains(SecurityMode::SECURITY_SIGNATURES_ENABLED)
             && self.settings.signing == SigningWish::WhenOffered;
-        is_offered || mode.contains(SecurityMode::SECURITY_SIGNATURES_REQUIRED)
+        is_offered
+            || self.settings.signing == SigningWish::Required
+            || mode.contains(SecurityMode::SECURITY_SIGNATURES_REQUIRED)
     }
 
     fn random<const N: usize>(&self) -> Result<[u8; N], NotLoggedOn> {
@@ -175,19 +181,23 @@ impl Logon {
         &self,
         reached: &Reached,
         host: &str,
-    ) -> Result<Vec<u8>, NotLoggedOn> {
+    ) -> Result<Zeroizing<Vec<u8>>, NotLoggedOn> {
         let terms = &reached.negotiated;
         let charset = reached.connection.terms().charset;
         match &terms.security {
             Security::Extended(hint) => {
                 self.with_tokens(reached, host, hint).await?;
-                Ok(Vec::new())
+                Ok(Zeroizing::default())
             }
             Security::Challenge(_) | Security::PlainText => {
                 let proof = self.proof(terms, charset)?;
                 let is_user_level = terms.security_mode.contains(SecurityMode::USER_SECURITY);
                 self.with_proof(reached, charset, &proof).await?;
-                Ok(if is_user_level { Vec::new() } else { proof.for_share().to_vec() })
+                Ok(Zeroizing::new(if is_user_level {
+                    Vec::new()
+                } else {
+                    proof.for_share().to_vec()
+                }))
             }
         }
     }
@@ -201,8 +211,7 @@ impl Logon {
             let now = self.ambient.now().0;
             return Ok(Proof::v2(&self.credentials, challenge, &random, now));
         }
-        // A server without the commands of NT knows LM responses alone.
-        let lm = (!terms.capabilities.contains(Capabilities::NT_SMBS)).then_some(charset);
+        let lm = self.settings.lm.then_some(charset);
         Proof::v1(&self.credentials, challenge, lm).map_err(no_proof)
     }
 
@@ -278,18 +287,21 @@ impl Logon {
     ) -> Result<(), NotLoggedOn> {
         let mode = reached.negotiated.security_mode;
         if action.contains(SetupAction::GUEST) {
-            if self.settings.guest && !mode.contains(SecurityMode::SECURITY_SIGNATURES_REQUIRED) {
+            let is_required = self.settings.signing == SigningWish::Required
+                || mode.contains(SecurityMode::SECURITY_SIGNATURES_REQUIRED);
+            if self.settings.guest && !is_required {
                 return Ok(());
             }
             tracing::warn!("the server logged the user on only as a guest; --guest accepts that");
             return Err(NotLoggedOn::Status(Status::LOGON_FAILURE));
         }
         if !self.signs(mode) {
+            tracing::warn!("messages are not signed: someone on the network can change them");
             return Ok(());
         }
         let Some(signer) = signer else {
-            // A password in plain text gives no key.
-            return Ok(());
+            tracing::warn!("a logon in plain text gives no key, and messages must be signed");
+            return Err(NotLoggedOn::Status(Status::ACCESS_DENIED));
         };
         reached.connection.sign_after(answer, signer).map_err(|_| {
             tracing::warn!("the server offers signatures, and its answer has no right one");

@@ -14,19 +14,31 @@ use crate::limits::{DATAGRAM_BYTES_MAX, NAME_WITHIN};
 const NAME_BYTES: usize = 15;
 
 /// Returns the addresses of a host: those that the system knows, else those that answer to its name.
+/// A name that only such an answer resolves is refused with `is_weak`: anyone can answer, and would get
+/// the password.
 pub(crate) async fn resolve(
     ambient: &dyn Ambient,
     host: &str,
     port: u16,
+    is_weak: bool,
 ) -> io::Result<Vec<SocketAddr>> {
     match tokio::net::lookup_host((host, port)).await {
         Ok(found) => Ok(found.collect()),
-        Err(error) if host.len() > NAME_BYTES || host.contains('.') => Err(error),
+        // A resolver that fails for a while does not say that the name is unknown.
+        Err(error)
+            if is_weak
+                || host.len() > NAME_BYTES
+                || host.contains('.')
+                || error.to_string().contains("Temporary") =>
+        {
+            Err(error)
+        }
         Err(error) => {
             let found = ask_everyone(ambient, host).await.unwrap_or_default();
             if found.is_empty() {
                 return Err(error);
             }
+            tracing::warn!(%host, addresses = ?found, "DNS does not know the host; this one answers to its name");
             Ok(found.into_iter().map(|ip| SocketAddr::new(IpAddr::V4(ip), port)).collect())
         }
     }

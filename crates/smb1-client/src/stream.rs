@@ -26,6 +26,7 @@ pub(crate) async fn write_all(stream: &Stream, parts: &[&[u8]]) -> io::Result<()
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         match stream.try_write_vectored(rest, false) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => IoSlice::advance_slices(&mut rest, count),
             Err(error) if error.kind() == ErrorKind::WouldBlock => stream.writable().await?,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

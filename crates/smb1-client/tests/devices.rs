@@ -52,6 +52,52 @@ async fn a_device_without_the_commands_of_nt_is_read_and_cleared() {
 }
 
 #[tokio::test]
+async fn a_small_file_is_put_at_a_device_without_the_commands_of_nt() {
+    let (device, address) = Device { capabilities: OLD, ..Device::default() }.start().await;
+    let (client, server) = client(address, Settings::default());
+    let share = client.connect(server, user()).await.unwrap().share("data").await.unwrap();
+    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    share.write_dated("JOB.NC", b"G0 X0", Some(time)).await.unwrap();
+    assert_eq!(*device.written.lock(), b"G0 X0");
+}
+
+/// The client asks for 64 KiB of a small file, of which the second request is behind its end.
+#[tokio::test]
+async fn the_end_of_a_file_is_told_in_either_way() {
+    for (file_len, tells_end) in [(100, false), (100, true), (61_440, true), (0, true), (0, false)]
+    {
+        let device = Device { file_len, tells_end, ..Device::default() };
+        let read = whole_file(device, Settings::default()).await.unwrap();
+        assert_eq!(read, (0..file_len).map(byte_at).collect::<Vec<u8>>(), "{file_len} {tells_end}");
+    }
+}
+
+/// A name that exists is replaced by steps of which each can be undone.
+#[tokio::test]
+async fn a_rename_to_a_name_that_exists_loses_no_file() {
+    let named = |names: &[(&str, u32)]| {
+        let names = names.iter().map(|(name, file)| ((*name).to_owned(), *file)).collect();
+        Device { names: parking_lot::Mutex::new(names), ..Device::default() }
+    };
+    let rename = async |device: Device, from: &str, to: &str| {
+        let (device, address) = device.start().await;
+        let (client, server) = client(address, Settings::default());
+        let share = client.connect(server, user()).await.unwrap().share("data").await.unwrap();
+        let renamed = share.rename(from, to).await;
+        let names = device.names.lock().clone();
+        (renamed, names.into_iter().collect::<Vec<_>>())
+    };
+    let (renamed, names) = rename(named(&[("\\a", 1), ("\\b", 2)]), "a", "b").await;
+    renamed.unwrap();
+    assert_eq!(names, [(String::from("\\b"), 1)]);
+    // Both names are of one file, through a link to a directory on the device.
+    let (renamed, names) =
+        rename(named(&[("\\real\\f", 1), ("\\link\\f", 1)]), "real/f", "link/f").await;
+    assert!(renamed.is_err());
+    assert_eq!(names, [(String::from("\\link\\f"), 1)]);
+}
+
+#[tokio::test]
 async fn no_password_is_sent_in_plain_text_unless_the_user_says_so() {
     let plain = || Device { security_mode: 0x01, capabilities: OLD, ..Device::default() };
     let (device, address) = plain().start().await;

@@ -51,10 +51,11 @@ impl Charset {
         }
     }
 
-    /// Returns the text of `bytes`, up to a terminator if there is one.
+    /// Returns the text of `bytes`, up to a terminator if there is one. Half of a surrogate pair, which some
+    /// servers allow in names, is U+FFFD.
     ///
     /// # Errors
-    /// If they are no valid UTF-16.
+    /// If they are half of a character too many.
     pub fn decode(self, bytes: &[u8]) -> Parsed<String> {
         match self {
             Self::Unicode => {
@@ -64,8 +65,8 @@ impl Charset {
                 }
                 let units = pairs.iter().map(|pair| u16::from_le_bytes(*pair));
                 let units = units.take_while(|unit| *unit != 0);
-                let text: Result<String, _> = char::decode_utf16(units).collect();
-                text.map_err(|_| Malformed::new("UTF-16 surrogate"))
+                let text = char::decode_utf16(units);
+                Ok(text.map(|one| one.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
             }
             Self::Oem(page) => Ok(bytes
                 .iter()

@@ -7,7 +7,7 @@ use core::ops::Range;
 use frevo_wire::codec::{Malformed, Parsed};
 
 use crate::header::Command;
-use crate::message::{Request, Response, and_x};
+use crate::message::{Request, Response, and_x, words};
 use crate::open::Fid;
 
 /// Where the data of a WRITE begins, from the header.
@@ -57,6 +57,15 @@ pub fn write(fid: Fid, offset: u64, data: &[u8]) -> Request<'_> {
     Request { command: Command::WRITE_ANDX, words, bytes: vec![0], payload: data }
 }
 
+/// Returns a request that sets the length of a file: a WRITE of no bytes there, MS-CIFS 2.2.4.12.1.
+pub fn set_length(fid: Fid, length: u32) -> Request<'static> {
+    let words = words(|w| {
+        w.u16(fid.0).u16(0).u32(length).u16(0);
+    });
+    // BufferFormat and DataLength.
+    Request::new(Command::WRITE, words, vec![1, 0, 0])
+}
+
 /// Returns the count of bytes that a response says were written, of `asked`.
 ///
 /// # Errors
@@ -79,7 +88,6 @@ mod tests {
     use crate::Flags2;
     use crate::header::Header;
     use crate::message::PREFIX_LEN as PREFIX;
-    use crate::message::words;
 
     const HEADER: Header = Header {
         command: Command::READ_ANDX,

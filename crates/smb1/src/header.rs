@@ -33,6 +33,8 @@ open_enum! {
         DELETE = 0x06,
         /// SMB_COM_RENAME, 2.2.4.8
         RENAME = 0x07,
+        /// SMB_COM_WRITE, 2.2.4.12
+        WRITE = 0x0B,
         /// SMB_COM_LOCKING_ANDX, 2.2.4.32; from a server an oplock break.
         LOCKING_ANDX = 0x24,
         /// SMB_COM_TRANSACTION, 2.2.4.33

@@ -144,6 +144,11 @@ impl Answer {
         &self.message
     }
 
+    /// Returns the last message of the answer, from its header.
+    pub fn into_message(self) -> Vec<u8> {
+        self.message
+    }
+
     /// Returns the results of a transaction.
     pub const fn results(&self) -> &Results {
         &self.results

@@ -170,12 +170,23 @@ pub struct OldOpen<'a> {
     pub access: OldAccess,
     /// Attributes of a new file.
     pub attributes: u16,
+    /// ShareAccess of MS-SMB2 2.2.13.
+    pub share_access: u32,
     /// CreateDisposition of MS-SMB2 2.2.13.
     pub disposition: u32,
 }
 
-/// Deny nothing to others.
-const DENY_NONE: u16 = 4 << 4;
+/// SharingMode: returns what is denied to others where these uses are allowed.
+const fn denied(share_access: u32) -> u16 {
+    match share_access & 3 {
+        // Deny all, deny write, deny read, deny nothing.
+        0 => 1 << 4,
+        1 => 2 << 4,
+        2 => 3 << 4,
+        _ => 4 << 4,
+    }
+}
+
 /// Hidden, system and directory entries are found, too.
 const FIND_ALL: u16 = 0x16;
 
@@ -196,7 +207,10 @@ impl OldOpen<'_> {
         let mut bytes = Strings::new(charset);
         bytes.text(self.name)?;
         let words = and_x(|w| {
-            w.u16(1).u16(self.access.0 | DENY_NONE).u16(FIND_ALL).u16(self.attributes & 0x27);
+            w.u16(1)
+                .u16(self.access.0 | denied(self.share_access))
+                .u16(FIND_ALL)
+                .u16(self.attributes & 0x27);
             w.u32(0).u16(mode).u32(0).u32(0).u32(0);
         });
         Ok(Request::new(Command::OPEN_ANDX, words, bytes.bytes))

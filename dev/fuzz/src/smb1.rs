@@ -61,7 +61,8 @@ fn request(kind: u8, charset: Charset) -> Option<Request<'static>> {
         9 => Some(data::read(Fid(1), 0, ASKED)),
         10 => Some(data::write(Fid(1), 0, &[0; 8])),
         _ => {
-            let old = OldOpen { name: "\\a", access: OldAccess::READ, attributes: 0, disposition: 1 };
+            let (name, access) = ("\\a", OldAccess::READ);
+            let old = OldOpen { name, access, attributes: 0, share_access: 1, disposition: 1 };
             old.request(charset).ok()
         }
     }

@@ -538,6 +538,11 @@ impl Connection {
 
     /// Says it when a session is a guest's.
     fn tell_of_guest(&self, session: &Session) {
+        // The session before a bridge to SMB1 is always a guest's, whatever that of the server is.
+        #[cfg(feature = "smb1")]
+        if self.reaches_by_smb1(session.server()) {
+            return;
+        }
         if self.guest && session.info().is_some() && !session.is_proved() {
             let server = session.server();
             tell(format_args!(

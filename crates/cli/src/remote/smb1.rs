@@ -6,7 +6,7 @@ pub(super) mod servers;
 use frevo_client::{Client, Credentials, Options, ServerName};
 use frevo_smb1_client::{Settings, SigningWish};
 
-use super::connection_options::{Connection, KerberosUse};
+use super::connection_options::{Connection, KerberosUse, QuicUse, RdmaUse};
 use super::location::{Url, server_key};
 use crate::console::tell;
 use crate::exit::{Exit, Failure};
@@ -14,7 +14,12 @@ use crate::exit::{Exit, Failure};
 impl Connection {
     /// Returns true if the server of `url` is to be reached by SMB1.
     pub(super) fn is_over_smb1(&self, url: &Url) -> bool {
-        self.smb1.smb1 || servers::is_written_so(&server_key(&url.server))
+        self.reaches_by_smb1(&url.server)
+    }
+
+    /// Returns true if `server` is reached by SMB1.
+    pub(super) fn reaches_by_smb1(&self, server: &ServerName) -> bool {
+        self.smb1.smb1 || servers::is_written_so(&server_key(server))
     }
 
     /// Returns the client that reaches the server of `url` by SMB1.
@@ -31,10 +36,31 @@ impl Connection {
         if self.kerberos == Some(KerberosUse::Required) || self.keytab.is_some() {
             return refused("Frevo has no Kerberos with SMB1; log on with a password");
         }
-        let signing =
-            if self.sign_when_asked { SigningWish::WhenRequired } else { SigningWish::WhenOffered };
-        let (weak_logon, guest) = (self.smb1.weak_logon, self.guest);
-        let settings = Settings { weak_logon, guest, signing, code_page: self.smb1.code_page.0 };
+        let is_other_way = url.over_quic
+            || self.quic == QuicUse::Required
+            || self.rdma == RdmaUse::Required
+            || !self.quic_pin.is_empty()
+            || self.quic_ca.is_some()
+            || self.quic_certificate.is_some()
+            || self.min_dialect.is_some();
+        if is_other_way {
+            return refused(
+                "SMB1 goes over TCP alone and has no newer dialects; leave out SMB1, or the options of \
+                 QUIC and RDMA and --min-dialect",
+            );
+        }
+        let signing = match (self.smb1.smb1_signed, self.sign_when_asked) {
+            (true, _) => SigningWish::Required,
+            (_, true) => SigningWish::WhenRequired,
+            _ => SigningWish::WhenOffered,
+        };
+        let settings = Settings {
+            weak_logon: self.smb1.weak_logon,
+            lm: self.smb1.lm_logon,
+            guest: self.guest,
+            signing,
+            code_page: self.smb1.code_page.0,
+        };
         self.warn(&url.server);
         match frevo_smb1_client::client(options, credentials, settings) {
             Some(client) => Ok(client),

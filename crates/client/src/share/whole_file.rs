@@ -121,7 +121,9 @@ impl Share {
         let opened = answers.opened("read", &url)?;
         let metadata = answers.found(Metadata::from(&opened));
         if data.status() == Status::END_OF_FILE {
-            return Ok(Some((Vec::new(), metadata)));
+            // A file with a length that has nothing to read is no empty file: it is read in steps.
+            let is_empty = opened.end_of_file == 0;
+            return Ok(is_empty.then(|| (Vec::new(), metadata)));
         }
         let first = read::Response::parse(data.bytes()).during("read", &url)?.data;
         let is_whole = opened.end_of_file <= first.len() as u64 || first.len() < SMALL as usize;

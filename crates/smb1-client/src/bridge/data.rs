@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use frevo_smb1::data;
+use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::transaction::transact_pipe;
 use frevo_smb1::tree::Service;
 use frevo_wire::Status;
@@ -15,6 +16,7 @@ use futures_util::future::try_join_all;
 
 use super::reply::{Good, Piece};
 use super::server::{Failed, Open, Server, named};
+use crate::limits::READS_OF_A_PART;
 
 /// A part of a request of the client.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +37,16 @@ fn parts(offset: u64, length: u32, most: u32) -> impl Iterator<Item = Part> {
     })
 }
 
+/// Refuses bytes that a server without CAP_LARGE_FILES would look for, or write, at the beginning of the
+/// file: it ignores the high half of an offset (MS-CIFS 2.2.4.43.1).
+fn check_reach(server: &Server, offset: u64, length: u32) -> Result<(), Failed> {
+    let is_far = offset.saturating_add(length.into()) > u64::from(u32::MAX);
+    if is_far && !server.has(Capabilities::LARGE_FILES) {
+        return Err(Failed::Status(Status::FILE_TOO_LARGE));
+    }
+    Ok(())
+}
+
 /// Bytes of a pipe that are read at once.
 const PIPE_BYTES: u32 = 4_280;
 
@@ -52,11 +64,17 @@ impl Server {
         let is_pipe = open.tree.service == Service::Pipe;
         let most = if is_pipe { PIPE_BYTES } else { self.reached.read_bytes(open.tree.is_unix) };
         let length = if is_pipe { request.length.min(most) } else { request.length };
-        let all = parts(request.offset, length, most).map(|part| self.read_part(&open, part));
+        check_reach(self, request.offset, length)?;
+        let known = open.len.load(Ordering::Relaxed);
+        // Servers may answer END_OF_FILE behind the end, so nothing is asked there but by the first part.
+        let asked = parts(request.offset, length, most)
+            .enumerate()
+            .take_while(|(at, part)| *at == 0 || is_pipe || part.offset < known);
+        let all = asked.map(|(_, part)| self.read_part(&open, part));
         let mut pieces = Vec::new();
         let mut count = 0usize;
         for (at, found) in try_join_all(all).await?.into_iter().enumerate() {
-            let got: usize = found.iter().map(|piece| piece.range.len()).sum();
+            let got: usize = found.iter().map(Piece::len).sum();
             count = count.saturating_add(got);
             pieces.extend(found);
             // Bytes behind a part that ends early are behind the end of the file.
@@ -77,28 +95,35 @@ impl Server {
         Ok(good.with_data(pieces))
     }
 
-    /// Reads a part, with as many requests as the server wants.
+    /// Reads a part, with a few requests if the server answers with less than it was asked for. It is
+    /// shorter at the end of the file.
     async fn read_part(&self, open: &Open, part: Part) -> Result<Vec<Piece>, Failed> {
         let mut pieces = Vec::new();
         let mut got = 0u32;
-        loop {
+        for _ in 0..READS_OF_A_PART {
             let left = part.length.saturating_sub(got);
             let offset = part.offset.saturating_add(got.into());
             let request = data::read(open.fid()?, offset, left);
             let also = Status::BUFFER_OVERFLOW;
-            let answer = self.ask_also(open.tree.number, &request, also).await?;
+            let answer = match self.ask_also(open.tree.number, &request, also).await {
+                Ok(answer) => answer,
+                // MS-CIFS 2.2.4.42.2: servers but those of Windows say so.
+                Err(Failed::Status(Status::END_OF_FILE)) => break,
+                Err(why) => return Err(why),
+            };
             let range = data::read_range(&answer.response()?, left)?;
             let count = u32::try_from(range.len()).unwrap_or(u32::MAX);
             got = got.saturating_add(count);
             if count > 0 {
-                pieces.push(Piece { answer, range });
+                pieces.push(Piece::of(answer, range));
             }
             let end = part.offset.saturating_add(got.into());
             let is_at_end = end >= open.len.load(Ordering::Relaxed);
             if count == 0 || got >= part.length || is_at_end {
-                return Ok(pieces);
+                break;
             }
         }
+        Ok(pieces)
     }
 
     pub(super) async fn write(
@@ -110,6 +135,7 @@ impl Server {
         let open = self.open(named(request.file_id, related))?;
         let most = self.reached.write_bytes(open.tree.is_unix);
         let length = u32::try_from(request.data.len()).unwrap_or(u32::MAX);
+        check_reach(self, request.offset, length)?;
         let all = parts(0, length, most).map(|part| {
             let from = usize::try_from(part.offset).unwrap_or(usize::MAX);
             let part_len = usize::try_from(part.length).unwrap_or(usize::MAX);

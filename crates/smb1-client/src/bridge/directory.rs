@@ -86,7 +86,13 @@ impl Server {
         let pattern = if pattern.is_empty() { "*" } else { pattern };
         let whole = format!("{}\\{pattern}", open.path().trim_end_matches('\\'));
         let search = self.search();
-        let answer = self.ask(open.tree.number, &search.first(&whole)?).await?;
+        let answer = match self.ask(open.tree.number, &search.first(&whole)?).await {
+            // Servers without statuses of NT have one code for both.
+            Err(Failed::Status(Status::OBJECT_NAME_NOT_FOUND)) => {
+                return Err(Failed::Status(Status::NO_SUCH_FILE));
+            }
+            answer => answer?,
+        };
         let (id, found) = search.first_found(answer.results())?;
         listing.begun = true;
         listing.id = Some(id);

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use frevo_smb1::Charset;
+use frevo_smb1::data;
 use frevo_smb1::info::{self, AllInfo, Allocation, FsLevel, QueryLevel, SetLevel, Subject};
 use frevo_smb1::negotiate::Capabilities;
 use frevo_wire::Status;
@@ -49,6 +51,29 @@ impl Server {
         Ok(if is_cut { good.with_status(Status::BUFFER_OVERFLOW) } else { good })
     }
 
+    /// Changes what a server without the commands of NT can change: the length, and it removes a file by
+    /// its name, after the file was closed. Times and attributes stay as they are.
+    async fn set_old(
+        &self,
+        open: &Open,
+        class: FileInfoClass,
+        buffer: &[u8],
+    ) -> Result<(), Failed> {
+        match class {
+            FileInfoClass::DISPOSITION => {
+                open.removes.store(buffer.first() == Some(&1), Ordering::Relaxed);
+            }
+            FileInfoClass::END_OF_FILE => {
+                let len = buffer.first_chunk().map_or(0, |len| u64::from_le_bytes(*len));
+                let len = u32::try_from(len).map_err(|_| Status::FILE_TOO_LARGE)?;
+                self.ask(open.tree.number, &data::set_length(open.fid()?, len)).await?;
+                open.len.store(len.into(), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     async fn query_file(&self, open: &Open, class: FileInfoClass) -> Result<Vec<u8>, Failed> {
         if class == FileInfoClass::STREAM {
             return self.query_streams(open).await;
@@ -69,7 +94,7 @@ impl Server {
 
     /// Returns the named streams, whose form is the same in SMB 2: MS-CIFS 2.2.8.3.12.
     async fn query_streams(&self, open: &Open) -> Result<Vec<u8>, Failed> {
-        if !self.has(Capabilities::NT_SMBS) {
+        if !self.has(Capabilities::NT_SMBS) || self.charset() != Charset::Unicode {
             return Err(Failed::Status(Status::INVALID_INFO_CLASS));
         }
         let place = Subject::Open(open.fid()?);
@@ -85,8 +110,12 @@ impl Server {
                 let size = self.volume_size(open).await?;
                 return Ok(encoded_size(&size, class));
             }
-            FsInfoClass::VOLUME => FsLevel::VOLUME,
             FsInfoClass::DEVICE => FsLevel::DEVICE,
+            // Their labels are UTF-16 in SMB 2.
+            _ if self.charset() != Charset::Unicode => {
+                return Err(Failed::Status(Status::INVALID_INFO_CLASS));
+            }
+            FsInfoClass::VOLUME => FsLevel::VOLUME,
             FsInfoClass::ATTRIBUTE => FsLevel::ATTRIBUTE,
             _ => return Err(Failed::Status(Status::INVALID_INFO_CLASS)),
         };
@@ -139,7 +168,7 @@ impl Server {
             _ => return Err(Failed::Status(Status::INVALID_INFO_CLASS)),
         };
         if !self.has(Capabilities::NT_SMBS) {
-            set_old(&open, class, buffer)?;
+            self.set_old(&open, class, buffer).await?;
             return Ok(Good::of(|w| set_info::Response.encode(w)));
         }
         let place = Subject::Open(open.fid()?);
@@ -152,16 +181,6 @@ impl Server {
         }
         Ok(Good::of(|w| set_info::Response.encode(w)))
     }
-}
-
-/// Changes what a server without the commands of NT can change: it removes a file by its name, after the
-/// file was closed.
-fn set_old(open: &Open, class: FileInfoClass, buffer: &[u8]) -> Result<(), Failed> {
-    if class != FileInfoClass::DISPOSITION {
-        return Err(Failed::Status(Status::NOT_SUPPORTED));
-    }
-    open.removes.store(buffer.first() == Some(&1), Ordering::Relaxed);
-    Ok(())
 }
 
 /// Returns metadata in a class of SMB 2.

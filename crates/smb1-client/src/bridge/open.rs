@@ -7,7 +7,7 @@ use frevo_smb1::info::{self, AllInfo, QueryLevel, Subject};
 use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::open::{self, Create, OldAccess, OldOpen, Opened};
 use frevo_smb1::tree::Service;
-use frevo_smb1::{find, names};
+use frevo_smb1::{data, find, names};
 use frevo_wire::command::close::{self, CloseFlags};
 use frevo_wire::command::create::{
     self, CreateAction, CreateDisposition, CreateFlags, CreateOptions, OplockLevel,
@@ -151,10 +151,12 @@ impl Server {
                 name: path,
                 access,
                 attributes: u16::try_from(request.file_attributes.0 & 0xFFFF).unwrap_or(0),
+                share_access: request.share_access.0,
                 disposition: request.create_disposition.0,
             };
             let answer = self.ask(tree.number, &old.request(charset)?).await?;
             let opened = Opened::parse_old(&answer.response()?, self.zone())?;
+            self.check_length(tree, &opened).await?;
             return Ok((opened, Some(opened.fid), removes));
         }
         let found = self.look(tree, Subject::Path(path)).await?;
@@ -177,6 +179,24 @@ impl Server {
             is_directory: found.is_directory,
         };
         Ok((opened, None, removes))
+    }
+
+    /// Refuses a file whose length does not fit the 32 bits of OPEN_ANDX: there is data behind its end.
+    async fn check_length(&self, tree: &Tree, opened: &Opened) -> Result<(), Failed> {
+        if !self.has(Capabilities::LARGE_FILES) {
+            return Ok(());
+        }
+        let request = data::read(opened.fid, opened.len, 1);
+        let is_longer = match self.ask(tree.number, &request).await {
+            Ok(answer) => !data::read_range(&answer.response()?, 1)?.is_empty(),
+            Err(Failed::Status(_)) => false,
+            Err(gone) => return Err(gone),
+        };
+        if !is_longer {
+            return Ok(());
+        }
+        self.ask(tree.number, &open::close(opened.fid)).await?;
+        Err(Failed::Status(Status::FILE_TOO_LARGE))
     }
 
     /// Asks for the metadata of a file.

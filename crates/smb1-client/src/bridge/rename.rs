@@ -1,6 +1,7 @@
 //! Renames. SMB1 has two: one by the Open, within its directory, that replaces another file at once, on
 //! servers with pass-through levels; and one by names, that replaces nothing.
 
+use frevo_smb1::Charset;
 use frevo_smb1::info::{self, SetLevel, Subject};
 use frevo_smb1::names;
 use frevo_smb1::negotiate::Capabilities;
@@ -42,7 +43,9 @@ impl Server {
     ) -> Result<(), Failed> {
         let (directory, _) = from.rsplit_once('\\').unwrap_or_default();
         let (other, name) = to.rsplit_once('\\').unwrap_or_default();
-        if !self.has(Capabilities::INFOLEVEL_PASSTHRU) || directory != other {
+        let has_level = self.has(Capabilities::INFOLEVEL_PASSTHRU);
+        // The name is UTF-16, which only a connection with Unicode reads as that.
+        if !has_level || directory != other || self.charset() != Charset::Unicode {
             return Err(Failed::Status(Status::NOT_SUPPORTED));
         }
         let data = info::rename_data(name, replace);
@@ -67,14 +70,39 @@ impl Server {
         let rename = names::rename(charset, from, to)?;
         match self.ask(tree, &rename).await {
             Err(Failed::Status(Status::OBJECT_NAME_COLLISION | Status::OBJECT_NAME_EXISTS))
-                if replace && !from.eq_ignore_ascii_case(to) =>
+                if replace && from.to_lowercase() != to.to_lowercase() =>
             {
-                // Deviation: between the two requests there is no file with this name. SMB1 has nothing
-                // better.
-                self.ask(tree, &names::delete(charset, to)?).await?;
-                self.ask(tree, &rename).await.map(drop)
+                self.replace_by_name(tree, from, to).await
             }
             renamed => renamed.map(drop),
         }
+    }
+
+    /// Renames a file to the name of another one, which is put aside first and removed at last. Where a
+    /// step fails, the steps before it are undone: `to` can be another name of the same file.
+    async fn replace_by_name(&self, tree: u16, from: &str, to: &str) -> Result<(), Failed> {
+        let charset = self.charset();
+        let aside = self.aside(to)?;
+        self.ask(tree, &names::rename(charset, to, &aside)?).await?;
+        if let Err(why) = self.ask(tree, &names::rename(charset, from, to)?).await {
+            self.ask(tree, &names::rename(charset, &aside, to)?).await?;
+            return Err(why);
+        }
+        if let Err(why) = self.ask(tree, &names::delete(charset, &aside)?).await {
+            self.ask(tree, &names::rename(charset, to, from)?).await?;
+            self.ask(tree, &names::rename(charset, &aside, to)?).await?;
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// Returns an unused name in the directory of `path`, which servers with names of 8.3 take, too.
+    fn aside(&self, path: &str) -> Result<String, Failed> {
+        let mut bytes = [0; 4];
+        if !self.logon.ambient.random(&mut bytes) {
+            return Err(Failed::Status(Status::INSUFFICIENT_RESOURCES));
+        }
+        let (directory, _) = path.rsplit_once('\\').unwrap_or_default();
+        Ok(format!("{directory}\\FR{:06X}.TMP", u32::from_ne_bytes(bytes) & 0x00FF_FFFF))
     }
 }

@@ -10,15 +10,31 @@ use frevo_wire::file_id::FileId;
 use frevo_wire::header::{HEADER_LEN, Route};
 use frevo_wire::{Header, HeaderFlags, Status};
 
+use crate::limits::KEPT_BESIDE_DATA;
+
 /// A part of a message of the server.
 pub(super) struct Piece {
-    pub(super) answer: Answer,
-    pub(super) range: Range<usize>,
+    message: Vec<u8>,
+    range: Range<usize>,
 }
 
 impl Piece {
+    /// Takes a part of an answer, without the rest of a message that is much longer.
+    pub(super) fn of(answer: Answer, range: Range<usize>) -> Self {
+        let message = answer.into_message();
+        if message.len() <= range.len().saturating_add(KEPT_BESIDE_DATA) {
+            return Self { message, range };
+        }
+        let message = message.get(range).unwrap_or_default().to_vec();
+        Self { range: 0..message.len(), message }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.range.len()
+    }
+
     fn bytes(&self) -> &[u8] {
-        self.answer.message().get(self.range.clone()).unwrap_or_default()
+        self.message.get(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -123,7 +139,7 @@ impl Reply {
         &self,
         write: impl AsyncFnOnce(&[&[u8]]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let data: usize = self.data.iter().map(|piece| piece.range.len()).sum();
+        let data: usize = self.data.iter().map(Piece::len).sum();
         let length = u32::try_from(self.bytes.len() + data).unwrap_or(u32::MAX).to_be_bytes();
         let mut parts: Vec<&[u8]> = vec![&length, &self.bytes];
         parts.extend(self.data.iter().map(Piece::bytes));

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use frevo_auth::Zeroizing;
 use frevo_smb1::find::{Entry, SearchId};
 use frevo_smb1::info::DosZone;
 use frevo_smb1::negotiate::Capabilities;
@@ -118,7 +119,7 @@ pub(super) struct Server {
 #[derive(Default)]
 struct State {
     /// The password for shares that have one.
-    password: Vec<u8>,
+    password: Zeroizing<Vec<u8>>,
     trees: HashMap<u32, Arc<Tree>>,
     opens: HashMap<u64, Arc<Open>>,
     numbers: u64,
@@ -177,11 +178,11 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn set_password(&self, password: Vec<u8>) {
+    pub(super) fn set_password(&self, password: Zeroizing<Vec<u8>>) {
         self.state.lock().password = password;
     }
 
-    pub(super) fn password(&self) -> Vec<u8> {
+    pub(super) fn password(&self) -> Zeroizing<Vec<u8>> {
         self.state.lock().password.clone()
     }
 

@@ -1,6 +1,7 @@
 //! A device that speaks SMB1, well or badly, as a test wants it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,10 +43,16 @@ pub(crate) struct Device {
     /// The number of the file; another one after the connection has ended if it is false that the file
     /// stays.
     pub(crate) file_stays: bool,
+    pub(crate) file_len: u64,
+    /// READs behind the end are answered by END_OF_FILE.
+    pub(crate) tells_end: bool,
+    /// The bytes of WRITEs.
+    pub(crate) written: parking_lot::Mutex<Vec<u8>>,
     /// READs so far, and passwords.
     pub(crate) reads: AtomicUsize,
     pub(crate) passwords: parking_lot::Mutex<Vec<Vec<u8>>>,
-    pub(crate) removed: parking_lot::Mutex<Vec<String>>,
+    /// Names and the numbers of their files: two names may have one file.
+    pub(crate) names: parking_lot::Mutex<BTreeMap<String, u32>>,
 }
 
 impl Default for Device {
@@ -58,9 +65,12 @@ impl Default for Device {
             change: |_, answer| Some(answer),
             cut_after: 0,
             file_stays: true,
+            file_len: FILE_LEN,
+            tells_end: false,
+            written: parking_lot::Mutex::default(),
             reads: AtomicUsize::new(0),
             passwords: parking_lot::Mutex::default(),
-            removed: parking_lot::Mutex::default(),
+            names: parking_lot::Mutex::default(),
         }
     }
 }
@@ -158,9 +168,9 @@ impl Device {
                 let header = Header { tree: 5, ..*header };
                 reply(&header, &and_x(|w| _ = w.u16(0)), b"A:\0")
             }
-            Command::NT_CREATE_ANDX => reply(header, &opened(), &[]),
+            Command::NT_CREATE_ANDX => reply(header, &opened(self.file_len), &[]),
             Command::OPEN_ANDX => {
-                let len = u32::try_from(FILE_LEN).unwrap();
+                let len = u32::try_from(self.file_len).unwrap();
                 let opened = and_x(|w| {
                     w.u16(7).u16(0x20).u32(1_000_000_000).u32(len).zeros(6).u16(1).zeros(6);
                 });
@@ -169,16 +179,24 @@ impl Device {
             Command::READ_ANDX => {
                 let (offset, length) =
                     (long(6), u64::from(number(10)) | u64::from(number(14)) << 16);
-                read(header, offset, length)
+                // STATUS_END_OF_FILE
+                if self.tells_end && offset >= self.file_len {
+                    return reply(&Header { status: 0xC000_0011, ..*header }, &[], &[]);
+                }
+                read(header, offset, length, self.file_len)
             }
             Command::TRANSACTION2 => {
                 self.transaction(header, number(28), &message[33 + words.len()..])
             }
-            Command::DELETE => {
-                let name =
-                    String::from_utf8_lossy(&message[38..]).trim_end_matches('\0').to_owned();
-                self.removed.lock().push(name);
-                reply(header, &[], &[])
+            Command::WRITE_ANDX => {
+                let data = &message[usize::from(number(22))..];
+                self.written.lock().extend_from_slice(data);
+                let count = u16::try_from(data.len()).unwrap();
+                reply(header, &and_x(|w| _ = w.u16(count).u16(0).u16(0).u16(0)), &[])
+            }
+            Command::DELETE | Command::RENAME => {
+                let status = self.change_names(header.command, &message[33 + words.len() + 2..]);
+                reply(&Header { status, ..*header }, &[], &[])
             }
             Command::CLOSE | Command::ECHO | Command::TREE_DISCONNECT | Command::LOGOFF_ANDX => {
                 reply(header, &[], &[])
@@ -186,6 +204,34 @@ impl Device {
             // STATUS_NOT_SUPPORTED
             _ => reply(&Header { status: 0xC000_00BB, ..*header }, &[], &[]),
         }
+    }
+
+    /// Renames or removes; returns the status.
+    fn change_names(&self, command: Command, mut bytes: &[u8]) -> u32 {
+        let mut paths = Vec::new();
+        let mut at = 0;
+        while !bytes.is_empty() {
+            // BufferFormat, and a byte for the alignment of UTF-16.
+            let skipped = if (at + 1) % 2 == 0 { 2 } else { 1 };
+            let units = bytes[skipped..].chunks_exact(2);
+            let units = units.map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
+            let path: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
+            let used = skipped + 2 * path.len() + 2;
+            paths.push(String::from_utf16(&path).unwrap());
+            bytes = &bytes[used..];
+            at += used;
+        }
+        let mut names = self.names.lock();
+        // STATUS_OBJECT_NAME_NOT_FOUND, STATUS_OBJECT_NAME_COLLISION
+        let Some(file) = names.get(&paths[0]).copied() else { return 0xC000_0034 };
+        if command == Command::RENAME && names.contains_key(&paths[1]) {
+            return 0xC000_0035;
+        }
+        names.retain(|_, other| *other != file);
+        if command == Command::RENAME {
+            names.insert(paths[1].clone(), file);
+        }
+        0
     }
 
     fn transaction(&self, header: &Header, subcommand: u16, rest: &[u8]) -> Vec<u8> {
@@ -198,6 +244,8 @@ impl Device {
                 let number: u64 = if is_later && !self.file_stays { 43 } else { 42 };
                 number.to_le_bytes().to_vec()
             }
+            // TRANS2_QUERY_PATH_INFORMATION: SMB_INFO_STANDARD
+            5 => vec![0; 22],
             // STATUS_NOT_SUPPORTED
             _ => return reply(&Header { status: 0xC000_00BB, ..*header }, &[], &[]),
         };
@@ -225,16 +273,16 @@ fn and_x(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     words
 }
 
-fn opened() -> Vec<u8> {
+fn opened(len: u64) -> Vec<u8> {
     let now = 0x01DA_0000_0000_0000;
     and_x(|w| {
         w.u8(0).u16(7).u32(1).u64(now).u64(now).u64(now).u64(now).u32(0x20);
-        w.u64(FILE_LEN).u64(FILE_LEN).u16(0).u16(0).u8(0);
+        w.u64(len).u64(len).u16(0).u16(0).u8(0);
     })
 }
 
-fn read(header: &Header, offset: u64, length: u64) -> Vec<u8> {
-    let end = offset.saturating_add(length).min(FILE_LEN);
+fn read(header: &Header, offset: u64, length: u64, file_len: u64) -> Vec<u8> {
+    let end = offset.saturating_add(length).min(file_len);
     let data: Vec<u8> = (offset..end.max(offset)).map(byte_at).collect();
     let count = u32::try_from(data.len()).unwrap().to_le_bytes();
     let words = and_x(|w| {

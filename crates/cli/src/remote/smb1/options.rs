@@ -12,10 +12,18 @@ pub(crate) struct Smb1 {
     #[arg(long)]
     pub(super) smb1: bool,
 
-    /// With SMB1: allow a logon by NTLMv1 or with the password in plain text; someone on the
+    /// With SMB1: log on by NTLMv1, or in plain text where the server wants that; someone on the
     /// network can then find the password
     #[arg(long)]
     pub(super) weak_logon: bool,
+
+    /// With --weak-logon: send the LM response, too, from which the password is found in minutes
+    #[arg(long, requires = "weak_logon")]
+    pub(super) lm_logon: bool,
+
+    /// With SMB1: refuse a server that does not sign its messages
+    #[arg(long, conflicts_with = "sign_when_asked")]
+    pub(super) smb1_signed: bool,
 
     /// With SMB1: the code page of names on servers without Unicode
     #[arg(long, value_name = "PAGE", default_value = "cp850", value_parser = words::<PageName>(PageName::WORDS))]

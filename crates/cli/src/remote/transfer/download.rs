@@ -13,12 +13,17 @@ use rustix::io::Errno;
 use super::super::long_path::reach;
 use super::super::{sparse, spelling};
 use super::stale::clean_local;
-use super::{CopyOptions, UNDER_WAY, at_local, is_small, local_error, may_go_on, part_of, steady};
+use super::{
+    CopyOptions, UNDER_WAY, at_local, is_small, local_error, may_go_on, part_of, refused, steady,
+};
 
 /// A file that this one makes: what others may do with it is for their umask to say.
 const NEW: u32 = 0o666;
 /// Whoever makes a file goes on with it.
 const OWN: u32 = 0o600;
+
+/// The reason why a download that ended early is no copy.
+const TOO_LITTLE: &str = "the server sent less than the file has; try again";
 
 /// The mode of the local file that a copy replaces, if there is one.
 fn replaced(to: &Path) -> io::Result<Option<u32>> {
@@ -152,11 +157,10 @@ pub(crate) async fn down(
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;
     let fetched = fetched.map_err(at_local("write", to));
     let fetched = match fetched {
-        Ok(end) => file.metadata().await.and_then(|now| {
-            let (before, now) =
-                ((metadata.len(), metadata.modified()), (now.len(), now.modified()));
-            steady(before, now, || share.url(path)).map(|()| end)
-        }),
+        Ok(end) => {
+            let now = file.metadata().await;
+            now.and_then(|now| whole_until(end, &metadata, &now, share.url(path)))
+        }
         error => error,
     };
     if fetched.as_ref().is_err_and(|error| !may_go_on(error)) {
@@ -217,6 +221,21 @@ async fn fetch_data(
         return Ok(file.metadata().await?.len().clamp(at, len));
     }
     Ok(at)
+}
+
+/// Checks that a download up to `end` has the whole file, which did not change meanwhile.
+fn whole_until(
+    end: u64,
+    before: &Metadata,
+    now: &Metadata,
+    url: String,
+) -> frevo_client::Result<u64> {
+    let version = |found: &Metadata| (found.len(), found.modified());
+    steady(version(before), version(now), || url.clone())?;
+    if end < before.len().min(now.len()) {
+        return Err(refused(ErrorKind::UnexpectedEof, TOO_LITTLE, "copy", url));
+    }
+    Ok(end)
 }
 
 /// Counts a piece of `len` bytes that was written with this result, and waits as the limit of the
