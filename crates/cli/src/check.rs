@@ -115,10 +115,18 @@ pub(crate) fn run(check: &Check) -> Done {
     print_text(&lines)
 }
 
-/// The fault of the certificates for QUIC.
+/// The fault of the certificates for QUIC, or a warning.
 fn of_quic(config: &Config, whole: &(String, Option<usize>)) -> Option<Finding> {
-    let failure = config.quic.is_on().then(|| quic::read(config))?.err()?;
-    Some(Finding { place: whole.clone(), is_fault: true, text: failure.to_string() })
+    let read = config.quic.is_on().then(|| quic::read(config))?;
+    let finding = |is_fault, text| Some(Finding { place: whole.clone(), is_fault, text });
+    match read {
+        Err(failure) => finding(true, failure.to_string()),
+        Ok(tls) => {
+            let shown = quic::Files::named(config).certificate.display().to_string();
+            let outlook = quic::Outlook::of(&tls.identity);
+            finding(outlook.has_ended(), format!("{shown}: {}", outlook.sentence()?))
+        }
+    }
 }
 
 /// Interlinks that lead in a circle. Faults of the namespaces themselves are told already.

@@ -72,6 +72,11 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
             }
         }
     }
+    if config.quic.certificate.is_some() && config.quic.enabled.is_none() && !config.quic.is_on() {
+        let text =
+            "[quic] names a certificate and is off; write listen = [\":443\"], or enabled = false";
+        warnings.push(text.to_owned());
+    }
     warnings
 }
 
@@ -281,5 +286,14 @@ mod tests {
         config.server.users_file = Some(at("shared/users"));
         let why = folder_of_accounts(&config).unwrap().unwrap_err();
         assert!(why.contains("shared/users") && warnings(&config) == [why]);
+    }
+
+    #[test]
+    fn a_certificate_without_quic_is_noticed() {
+        let mut config = Config::default();
+        config.quic.certificate = Some("/c".into());
+        assert!(warnings(&config).iter().any(|text| text.contains("is off")));
+        config.quic.enabled = Some(false);
+        assert!(warnings(&config).is_empty());
     }
 }

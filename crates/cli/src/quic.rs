@@ -143,6 +143,9 @@ fn show(certificate: &Path, key: &Path, arguments: &Quic) -> Done {
 }
 
 fn tell(certificate: &Path, key: &Path, hosts: &[String], fingerprint: Fingerprint) -> Done {
+    // The server may start in another folder.
+    let [certificate, key] =
+        [certificate, key].map(|file| std::path::absolute(file).unwrap_or_else(|_| file.into()));
     let (certificate, key) = (certificate.display(), key.display());
     let host = hosts.first().map_or("HOST", |host| host.as_str());
     let url = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -150,14 +153,16 @@ fn tell(certificate: &Path, key: &Path, hosts: &[String], fingerprint: Fingerpri
         "certificate  {certificate}\n\
          key          {key}\n\
          fingerprint  {fingerprint}\n\
+         hosts        {}\n\
          \n\
-         server: frevo serve --quic :443 ..., or in its configuration\n\
+         server, in its configuration:\n\
          \x20 [quic]\n\
          \x20 listen = [\":443\"]\n\
          \x20 certificate = \"{certificate}\"\n\
          \x20 key = \"{key}\"\n\
          \n\
-         client: frevo ls smb+quic://{url}/SHARE --quic-pin {fingerprint}\n"
+         client: frevo ls smb+quic://{url}/SHARE --quic-pin {fingerprint}\n",
+        hosts.join(", ")
     ))
 }
 

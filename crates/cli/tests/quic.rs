@@ -24,7 +24,9 @@ impl World {
             "[server]\nlisten = [\"127.0.0.1:0\"]\nstate_dir = {state:?}\n\
              [[share]]\nname = \"share\"\npath = {share:?}\n{more}"
         );
-        place.file("frevo.toml", &config.replace("PORT", &port.to_string()), 0o644);
+        let folder = format!("\"{}/", text(&place.path("certificates")));
+        let config = config.replace("PORT", &port.to_string()).replace("\"certificates/", &folder);
+        place.file("frevo.toml", &config, 0o644);
         place
             .run_with_input(
                 &["user", "--state-dir", text(&state), "add", "ann", "--password-stdin"],

@@ -56,6 +56,11 @@ impl QuicSection {
         if self.certificate.is_some() != self.key.is_some() {
             return fault("[quic] has only one of certificate and key", "name both files");
         }
+        let files = [&self.certificate, &self.key, &self.client_ca];
+        if let Some(file) = files.into_iter().flatten().find(|file| !file.is_absolute()) {
+            let what = format!("[quic]: the path {} is not absolute", file.display());
+            return fault(&what, "begin the path with /");
+        }
         if self.requires_certificates() && self.client_ca.is_none() {
             let what = "[quic] has client_certificates = \"required\" and no client_ca";
             return fault(what, "name the file with the authorities that sign them");
@@ -97,6 +102,7 @@ mod tests {
         for (bad, what) in [
             ("enabled = false\nlisten = [\"*\"]", "enabled = false and listen"),
             ("certificate = \"/a\"", "only one of certificate and key"),
+            ("certificate = \"/a\"\nkey = \"b\"", "the path b is not absolute"),
             ("client_certificates = \"required\"", "no client_ca"),
             ("client_ca = \"/c\"", "no client needs"),
             (&format!("{wanted}deny = [\"{hash}\"]"), "lets nobody in"),

@@ -13,6 +13,7 @@ use super::keytab_watch::{Stamp, stamp};
 use super::listen::{addresses_of, everywhere, is_without_ipv6};
 use super::plan::Plan;
 use crate::exit::{Done, Exit, Failure};
+use crate::plural::counted;
 use crate::{bounded_input, config_checks, secret_file, state};
 
 /// The largest file of certificates, bytes.
@@ -58,13 +59,52 @@ impl Files {
     }
 }
 
+/// The end of a certificate.
+pub(crate) struct Outlook {
+    /// None if its date cannot be read.
+    left: Option<Duration>,
+    warn_before: Duration,
+}
+
+impl Outlook {
+    /// Looks at a certificate now.
+    pub(crate) fn of(identity: &Identity) -> Self {
+        let left = |ends: SystemTime| ends.duration_since(SystemTime::now()).unwrap_or_default();
+        Self { left: identity.ends().map(left), warn_before: warn_before(identity) }
+    }
+
+    /// True for a certificate that has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.left.is_some_and(|left| left.is_zero())
+    }
+
+    /// Returns a sentence about a certificate that has ended, or ends soon.
+    pub(crate) fn sentence(&self) -> Option<String> {
+        let left = self.left.filter(|left| *left <= self.warn_before)?;
+        if self.has_ended() {
+            return Some(String::from("the certificate has ended; clients refuse it"));
+        }
+        let days = counted(left.as_secs() / 86_400, "day");
+        Some(format!("the certificate ends in {days}"))
+    }
+}
+
+/// The time before the end of a certificate from which on users are told: some authorities give them for a
+/// week.
+fn warn_before(identity: &Identity) -> Duration {
+    identity.lifetime().map_or(WARN_BEFORE, |lifetime| lifetime / 3).min(WARN_BEFORE)
+}
+
 /// Reads the certificates of a configuration.
 pub(crate) fn read(config: &Config) -> Result<ServerTls, Failure> {
     let files = Files::named(config);
     let shown = files.certificate.display();
     if !files.certificate.exists() {
+        let state_dir = config.server.state_dir.as_ref();
+        let place = state_dir.map(|dir| format!(" --state-dir {}", dir.display()));
+        let place = place.filter(|_| config.quic.certificate.is_none()).unwrap_or_default();
         let text = format!(
-            "there is no certificate {shown}; name one in [quic], or make one to try it: frevo quic"
+            "there is no certificate {shown}; name one in [quic], or make one to try it: frevo quic{place}"
         );
         return Err(Failure::new(Exit::NotFound, text));
     }
@@ -234,9 +274,9 @@ impl CertificateWatch {
     /// Reads the certificates of a configuration. One that has ended is a fault while the one in force has
     /// not.
     fn read_new(&self, config: &Config) -> Result<ServerTls, Failure> {
-        let (tls, now) = (read(config)?, SystemTime::now());
-        let is_over = |ends: Option<SystemTime>| ends.is_some_and(|ends| ends < now);
-        if is_over(tls.identity.ends()) && !is_over(self.ends) {
+        let tls = read(config)?;
+        let was_valid = self.ends.is_none_or(|ends| ends >= SystemTime::now());
+        if Outlook::of(&tls.identity).has_ended() && was_valid {
             let file = Files::named(config).certificate;
             let text = format!("{}: the certificate has ended", file.display());
             return Err(Failure::new(Exit::Config, text));
@@ -247,9 +287,7 @@ impl CertificateWatch {
     /// Notes the certificate in force.
     fn note(&mut self, identity: &Identity) {
         (self.ends, self.warned) = (identity.ends(), None);
-        // Some authorities give certificates for a week.
-        let third = identity.lifetime().map_or(WARN_BEFORE, |lifetime| lifetime / 3);
-        self.warn_before = third.min(WARN_BEFORE);
+        self.warn_before = warn_before(identity);
         if let Some(bits) = identity.rsa_bits().filter(|bits| *bits > RSA_BITS) {
             tracing::warn!(target: "frevo::server", bits,
                 "QUIC: the certificate has a long RSA key, with which the server receives nothing while it \
@@ -302,5 +340,42 @@ impl CertificateWatch {
             tracing::warn!(target: "frevo::server", days,
                 "QUIC: the certificate ends soon; renew it, the server reads the file by itself");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frevo_net::quic::{Wanted, issue};
+
+    use super::*;
+
+    #[test]
+    fn users_are_told_in_the_last_third_and_within_30_days() {
+        const DAY: u64 = 86_400;
+        let told = |lasts: u64, left: i64| {
+            let now = SystemTime::now() + Duration::from_secs(60);
+            let ends = match u64::try_from(left) {
+                Ok(left) => now + Duration::from_secs(left * DAY),
+                Err(_) => now - Duration::from_secs(left.unsigned_abs() * DAY),
+            };
+            let lasts = Duration::from_secs(lasts * DAY);
+            let wanted = Wanted {
+                common_name: String::from("nas"),
+                hosts: vec![String::from("nas")],
+                is_authority: false,
+                since: ends - lasts,
+                lasts,
+            };
+            let own = issue(&wanted, None).unwrap();
+            let own = Identity::from_pem(own.certificate.as_bytes(), own.key.as_bytes()).unwrap();
+            let outlook = Outlook::of(&own);
+            (outlook.has_ended(), outlook.sentence())
+        };
+        assert_eq!(told(365, 40), (false, None));
+        assert_eq!(told(365, 29), (false, Some(String::from("the certificate ends in 29 days"))));
+        assert_eq!(told(6, 3), (false, None));
+        assert_eq!(told(6, 1), (false, Some(String::from("the certificate ends in 1 day"))));
+        let ended = String::from("the certificate has ended; clients refuse it");
+        assert_eq!(told(6, -1), (true, Some(ended)));
     }
 }

@@ -101,8 +101,22 @@ impl Identity {
         let chain = chain_in(certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|error| BadCertificate(format!("the key cannot be read: {error}")))?;
-        let usable = any_supported_type(&key)
+        Self::of(chain, &key)
+    }
+
+    fn of(
+        chain: Vec<CertificateDer<'static>>,
+        key: &PrivateKeyDer<'_>,
+    ) -> Result<Self, BadCertificate> {
+        let usable = any_supported_type(key)
             .map_err(|error| BadCertificate(format!("the key cannot be used: {error}")))?;
+        if let Some(Err(webpki::Error::UnsupportedCertVersion)) =
+            chain.first().map(|own| EndEntityCert::try_from(own))
+        {
+            let text = "the certificate is of X.509 version 1, and version 3 is needed; sign it with \
+                        extensions (openssl x509 -req ... -extfile FILE)";
+            return Err(BadCertificate(String::from(text)));
+        }
         let own = CertifiedKey::new(chain, usable);
         own.keys_match()
             .map_err(|_| BadCertificate(String::from("the key is not that of the certificate")))?;
@@ -303,6 +317,38 @@ mod tests {
             let parts = Parts::of(&chain[0][..cut]);
             assert_eq!(parts.and_then(|parts| parts.rsa_bits()), None, "{cut}");
         }
+    }
+
+    /// An element of DER with a length of two bytes.
+    fn long(tag: u8, contents: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(contents.len()).unwrap().to_be_bytes();
+        [&[tag, 0x82, len[0], len[1]], contents].concat()
+    }
+
+    /// `openssl x509 -req` makes such a certificate unless it is told otherwise.
+    #[test]
+    fn a_certificate_of_version_1_is_named() {
+        let wanted = Wanted {
+            common_name: String::from("nas"),
+            hosts: vec![String::from("nas")],
+            is_authority: false,
+            since: SystemTime::UNIX_EPOCH,
+            lasts: Duration::from_secs(86_400),
+        };
+        let own = issue(&wanted, None).unwrap();
+        let (_, whole, _) = element(own.der()).unwrap();
+        let (_, signed, signature) = element(whole).unwrap();
+        let (version, _, rest) = element(signed).unwrap();
+        assert_eq!(version, 0xA0);
+        let old = long(0x30, &[&long(0x30, rest), signature].concat());
+        let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+        assert_eq!(
+            EndEntityCert::try_from(&CertificateDer::from(old.clone())).err(),
+            Some(webpki::Error::UnsupportedCertVersion)
+        );
+        let told = Identity::of(vec![old.into()], &key).unwrap_err().to_string();
+        assert!(told.contains("version 3 is needed"), "{told}");
+        Identity::of(vec![own.der().to_vec().into()], &key).unwrap();
     }
 
     #[test]
