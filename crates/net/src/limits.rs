@@ -292,6 +292,9 @@ pub const QUIC_WINDOW_SCARCE: usize = 256 << 10;
 /// draft-ietf-ccwg-bbr. A queue that is full loses more.
 pub const QUIC_FORGIVEN_PER_MILLE: u64 = 20;
 
+/// Memory that a waiting datagram takes beside its bytes, which is counted with them.
+pub const QUIC_DATAGRAM_BYTES: usize = 256;
+
 /// Bytes of datagrams of one peer that wait for its QUIC connection while that has its first windows, and that
 /// any peer may have waiting while memory is full.
 pub const QUIC_QUEUED_BYTES_NEW: usize = 128 << 10;

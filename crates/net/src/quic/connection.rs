@@ -20,7 +20,10 @@ use super::driver::Driver;
 use super::failure::Failure;
 use super::settings::bytes;
 use super::windows::Windows;
-use crate::limits::{QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, QUIC_SEND_WINDOW, RECEIVE_SCRATCH_BYTES};
+use crate::limits::{
+    QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, QUIC_SEND_WINDOW, QUIC_WINDOW_MIN, QUIC_WINDOW_SCARCE,
+    RECEIVE_SCRATCH_BYTES,
+};
 use crate::lingering::linger;
 
 /// A connection of SMB over QUIC. One task may wait for reading and one for writing at a time.
@@ -243,20 +246,23 @@ impl Connection {
         usize::try_from(bytes).unwrap_or(usize::MAX)
     }
 
-    /// Lets the peer have as much under way as a path of its round trip takes, up to `most`. False without
-    /// memory for that.
+    /// Lets the peer have as much under way as a path of its round trip takes, up to `most`, or less where there is no
+    /// memory for that. True with all of it.
     pub fn widen_receiving(&self, most: usize) -> bool {
         let State::Open(open) = &mut *self.state.lock() else { return false };
         let wanted = Windows::of_path(open.connection.rtt()).min(QUIC_RECEIVE_WINDOW).min(most);
         if wanted <= open.windows.receive {
             return true;
         }
-        let windows = Windows { receive: wanted, ..open.windows };
-        let is_wide = open.resize(windows, self.allowance.as_ref());
-        if let Some(driver) = self.drivers.last().filter(|_| is_wide) {
-            driver.widen(wanted);
+        let had = open.windows;
+        let all = [wanted, wanted.min(QUIC_WINDOW_MIN), wanted.min(QUIC_WINDOW_SCARCE)];
+        let mut larger = all.into_iter().filter(|&receive| receive > had.receive);
+        let given = larger
+            .find(|&receive| open.resize(Windows { receive, ..had }, self.allowance.as_ref()));
+        if let (Some(driver), Some(given)) = (self.drivers.last(), given) {
+            driver.widen(given);
         }
-        is_wide
+        given == Some(wanted)
     }
 
     /// Keeps as many bytes until they are acknowledged as a path of its round trip takes, up to `most`. False

@@ -22,7 +22,7 @@ use tokio::time::Sleep;
 
 use super::allowance::Allowance;
 use super::queue::{Membership, Queues, Waking};
-use crate::limits::QUIC_TRAINS_AT_ONCE;
+use crate::limits::{QUIC_DATAGRAM_BYTES, QUIC_TRAINS_AT_ONCE};
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -175,7 +175,9 @@ impl quinn::Runtime for Drivers {
         let work = Mutex::new(Work { task: Some(task), ..Work::default() });
         let driver = Driver(Arc::new(Driven { work, waking: Arc::default() }));
         CAUGHT.with_borrow_mut(|caught| caught.iter_mut().for_each(|it| it.push(driver.clone())));
-        tokio::spawn(driver.run());
+        // With tokio's budget a poll ends after 128 datagrams, and others would wait that count as taken out. What may
+        // wait bounds a poll as well.
+        tokio::spawn(tokio::task::coop::unconstrained(driver.run()));
     }
 
     fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
@@ -268,7 +270,9 @@ impl Trains {
             else {
                 break;
             };
-            if self.handed == 0 && queues.is_some_and(|it| !it.admits(train.addr, train.len)) {
+            let datagrams = train.len.div_ceil(train.stride.max(1));
+            let bytes = train.len + datagrams * QUIC_DATAGRAM_BYTES;
+            if self.handed == 0 && queues.is_some_and(|it| !it.admits(train.addr, bytes)) {
                 self.next += 1;
                 continue;
             }
@@ -394,12 +398,33 @@ impl fmt::Debug for Poller {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::QUIC_QUEUED_BYTES_NEW;
 
     /// A task that is polled for the last time sends to a full socket once, not for ever.
     #[test]
     fn a_last_packet_is_lost_at_a_full_socket() {
         assert!(lossy(Err(io::ErrorKind::WouldBlock.into())).is_ok());
         assert!(lossy(Err(io::ErrorKind::PermissionDenied.into())).is_err());
+    }
+
+    /// Many small datagrams take more memory than their bytes.
+    #[test]
+    fn small_datagrams_count_with_their_memory() {
+        const STRIDE: usize = 25;
+        const LEN: usize = 40 * STRIDE;
+        let queues = Arc::new(Queues::default());
+        let addr = std::net::SocketAddr::from(([192, 0, 2, 1], 4_000));
+        let _member = queues.enter(addr, Arc::default());
+        let mut trains = Trains::new();
+        let mut is_taken = || {
+            trains.received[0] = RecvMeta { addr, len: LEN, stride: STRIDE, ..RecvMeta::default() };
+            (trains.count, trains.next, trains.handed) = (1, 0, 0);
+            let mut room = [0; STRIDE];
+            let (buffers, metas) = (&mut [IoSliceMut::new(&mut room)], &mut [RecvMeta::default()]);
+            trains.hand_on(buffers, metas, Some(&queues)) == 1
+        };
+        let taken = (0..1_000).filter(|_| is_taken()).count();
+        assert_eq!(taken, QUIC_QUEUED_BYTES_NEW / (LEN + 40 * QUIC_DATAGRAM_BYTES));
     }
 
     #[test]
