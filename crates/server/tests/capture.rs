@@ -197,6 +197,8 @@ fn a_server_makes_one_capture_at_a_time_and_it_costs_memory() {
         assert!(!world.embedded.end_capture());
         let mut first = begin(world, everything());
         assert!(world.embedded.end_capture());
+        // Frames that wait are paid for until they are fetched.
+        assert_eq!(world.server.ledger.count(Kind::Capture), 1);
         let mut blocks = Vec::new();
         while first.next(&mut blocks) {}
         drop(first);

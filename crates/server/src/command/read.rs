@@ -173,7 +173,6 @@ fn direct(
         || rq.owner.is_some_and(|connection| connection.is_read_without_copy(request.length));
     if request.length < DIRECT_MIN
         || !rq.response_is_bare()
-        || rq.server().captures.is_on()
         || (rq.connection.is_same_host() && !is_small())
     {
         return Ok(None);

@@ -203,7 +203,8 @@ impl Connection {
             open: found.open,
             encrypted: sealed,
             fetched: Cell::default(),
-            alone: place.alone,
+            // A capture has the data of its READs, so that does not go from file to socket.
+            alone: place.alone && !assembly.is_captured,
             compressible: place.alone,
             shown: place.shown,
             room: assembly.room(self),

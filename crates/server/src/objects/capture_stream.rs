@@ -13,7 +13,7 @@ use frevo_capture::recorder::Settings;
 use crate::audit::{Event, Kind};
 use crate::base::limits::CAPTURE_QUEUED_BYTES;
 use crate::objects::captures::{CaptureTarget, Running};
-use crate::objects::ledger;
+use crate::objects::ledger::{self, Charge};
 use crate::objects::server::ServerState;
 
 /// The reason why no capture begins.
@@ -41,6 +41,8 @@ pub struct CaptureStream {
     server: Arc<ServerState>,
     number: u64,
     source: Source,
+    /// The memory of its queue.
+    _charge: Charge,
     target: String,
     by: String,
 }
@@ -118,13 +120,13 @@ pub(crate) fn begin(
         // An administrator is on this machine, and no account.
         let holder = server.ledger.network(Ipv4Addr::LOCALHOST.into());
         let charge = holder.charge(ledger::Kind::Capture, CAPTURE_QUEUED_BYTES);
-        let _charge = charge.map_err(|_| NotCaptured::NoMemory)?;
+        let charge = charge.map_err(|_| NotCaptured::NoMemory)?;
         let (capture, source) = Capture::new(&settings, CAPTURE_QUEUED_BYTES);
-        made = Some(source);
-        Ok(Running { number, capture, target, _charge })
+        made = Some((source, charge));
+        Ok(Running { number, capture, target })
     });
     let number = begun.unwrap_or(Err(NotCaptured::UnderWay))?;
-    let source = made.ok_or(NotCaptured::UnderWay)?;
+    let (source, charge) = made.ok_or(NotCaptured::UnderWay)?;
     tracing::info!(target: "frevo::admin", whom = shown, by, secrets = keeps_secrets,
         "a capture begins");
     server.audit.emit(|| {
@@ -132,5 +134,5 @@ pub(crate) fn begin(
         event.with("by", by).with("secrets", keeps_secrets)
     });
     let (server, by) = (Arc::clone(server), by.to_owned());
-    Ok(CaptureStream { server, number, source, target: shown, by })
+    Ok(CaptureStream { server, number, source, _charge: charge, target: shown, by })
 }

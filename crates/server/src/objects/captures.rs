@@ -9,7 +9,6 @@ use frevo_capture::live::Capture;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
-use crate::objects::ledger::Charge;
 use crate::objects::session::Session;
 
 /// The messages that a capture has: those for which everything that is set here is true.
@@ -54,8 +53,6 @@ pub(crate) struct Running {
     pub(crate) number: u64,
     pub(crate) capture: Capture,
     pub(crate) target: CaptureTarget,
-    /// The memory of its queue.
-    pub(crate) _charge: Charge,
 }
 
 /// A share by its name, without case.

@@ -76,7 +76,7 @@ pub(super) const LIMITS: [(Kind, usize, usize); KINDS] = [
     (Kind::RateBucket, RATE_BUCKETS_PER_USER, RATE_BUCKETS_PER_USER),
     (Kind::LogicalFlow, LOGICAL_FLOWS_PER_USER, LOGICAL_FLOWS_PER_USER),
     (Kind::Window, usize::MAX, usize::MAX),
-    (Kind::Capture, 0, 1),
+    (Kind::Capture, 0, usize::MAX),
     (Kind::Frame, usize::MAX, usize::MAX),
     (Kind::Reply, usize::MAX, usize::MAX),
 ];
