@@ -203,8 +203,7 @@ impl Connection {
             open: found.open,
             encrypted: sealed,
             fetched: Cell::default(),
-            // A capture has the data of its READs, so that does not go from file to socket.
-            alone: place.alone && !assembly.is_captured,
+            alone: place.alone && !assembly.is_captured, // A capture has the data of READs.
             compressible: place.alone,
             shown: place.shown,
             room: assembly.room(self),
