@@ -72,11 +72,6 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
             }
         }
     }
-    if config.quic.certificate.is_some() && config.quic.enabled.is_none() && !config.quic.is_on() {
-        let text =
-            "[quic] names a certificate and is off; write listen = [\":443\"], or enabled = false";
-        warnings.push(text.to_owned());
-    }
     warnings
 }
 
@@ -236,6 +231,11 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     }));
     let is_confined = server.confinement != Some(ConfinementChoice::Off);
     warnings.extend(folder_of_accounts(config).filter(|_| is_confined).and_then(Result::err));
+    if config.quic.certificate.is_some() && config.quic.enabled.is_none() && !config.quic.is_on() {
+        let text =
+            "[quic] names a certificate and is off; write listen = [\":443\"], or enabled = false";
+        warnings.push(text.to_owned());
+    }
     warnings
 }
 

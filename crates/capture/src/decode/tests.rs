@@ -302,7 +302,7 @@ fn a_capture_may_begin_in_the_middle_and_have_holes() {
 fn segments_that_wait_are_bounded() {
     let mut talk = Talk::new();
     open(&mut talk);
-    let mut streams = super::streams::Streams::default();
+    let mut streams = streams::Streams::default();
     let segments: Vec<_> = talk.packets.iter().map(|(_, packet)| packet.clone()).collect();
     for packet in &segments {
         streams.segment(&segment(101, packet).unwrap(), "");

@@ -413,7 +413,7 @@ mod tests {
         const STRIDE: usize = 25;
         const LEN: usize = 40 * STRIDE;
         let queues = Arc::new(Queues::default());
-        let addr = std::net::SocketAddr::from(([192, 0, 2, 1], 4_000));
+        let addr = SocketAddr::from(([192, 0, 2, 1], 4_000));
         let _member = queues.enter(addr, Arc::default());
         let mut trains = Trains::new();
         let mut is_taken = || {
