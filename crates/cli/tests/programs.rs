@@ -146,7 +146,7 @@ fn every_result_is_an_object() {
         // With `--json` notes are printed as objects, too.
         let notes = objects(&said.err);
         assert!(notes.iter().all(|note| note.get("note").is_some()), "{said:?}");
-        assert_eq!(notes.len(), usize::from(*verb == "put"), "{said:?}");
+        assert_eq!(notes.len(), usize::from(matches!(*verb, "put" | "snapshots")), "{said:?}");
     }
 }
 
