@@ -293,6 +293,7 @@ fn x7_every_call_to_a_file_system_is_its_users() {
         let elsewhere = [
             "birth",
             "is_one_entry",
+            "name_in_snapshot",
             "quota_from",
             "rewind",
             "set_quota",
