@@ -121,7 +121,7 @@ fn blank_gss(content: &mut [u8], depth: usize) -> bool {
         return false;
     };
     let skipped = match inner {
-        [1 | 2 | 3, 0, ..] => 2,
+        [1..=3, 0, ..] => 2,
         _ => 0,
     };
     inner.get_mut(skipped..).is_some_and(|inner| blank_elements(inner, depth))
@@ -137,9 +137,8 @@ fn blank_ciphertexts(mut bytes: &mut [u8], depth: usize) -> bool {
         };
         bytes = rest;
         let content = one.get_mut(head..).unwrap_or(&mut []);
-        if tag == OCTETS && content.len() >= CIPHERTEXT_MIN {
-            content.fill(0);
-        } else if tag & CONSTRUCTED != 0 && !blank_ciphertexts(content, depth) {
+        let is_ciphertext = tag == OCTETS && content.len() >= CIPHERTEXT_MIN;
+        if is_ciphertext || tag & CONSTRUCTED != 0 && !blank_ciphertexts(content, depth) {
             content.fill(0);
         }
     }

@@ -111,7 +111,7 @@ impl Identity {
         let usable = any_supported_type(key)
             .map_err(|error| BadCertificate(format!("the key cannot be used: {error}")))?;
         if let Some(Err(webpki::Error::UnsupportedCertVersion)) =
-            chain.first().map(|own| EndEntityCert::try_from(own))
+            chain.first().map(EndEntityCert::try_from)
         {
             let text = "the certificate is of X.509 version 1, and version 3 is needed; sign it with \
                         extensions (openssl x509 -req ... -extfile FILE)";
