@@ -440,7 +440,7 @@ impl Server {
         keeps_secrets: bool,
         by: &str,
     ) -> Result<CaptureStream, NotCaptured> {
-        capture_stream::begin(&self.0.state, target, Wanted { bytes, keeps_secrets, by })
+        capture_stream::begin(&self.0.state, target, &Wanted { bytes, keeps_secrets, by })
     }
 
     /// Ends the [capture](Self::capture) under way: its stream has the messages that wait, and its end. Returns false if

@@ -105,9 +105,9 @@ pub(crate) struct Wanted<'a> {
 pub(crate) fn begin(
     server: &Arc<ServerState>,
     target: CaptureTarget,
-    wanted: Wanted<'_>,
+    wanted: &Wanted<'_>,
 ) -> Result<CaptureStream, NotCaptured> {
-    let Wanted { bytes, keeps_secrets, by } = wanted;
+    let &Wanted { bytes, keeps_secrets, by } = wanted;
     let shown = target.to_string();
     let settings = Settings {
         bytes,

@@ -152,13 +152,11 @@ impl WriteOnce {
         let hold = self.hold(&facts);
         if facts.committed.is_none()
             && let Some(at) = self.committed(&facts, self.clock.now())
+            && let Err(fault) = node.commit(at)
+            && !self.is_told.swap(true, Ordering::Relaxed)
         {
-            if let Err(fault) = node.commit(at)
-                && !self.is_told.swap(true, Ordering::Relaxed)
-            {
-                tracing::warn!(target: "frevo::write_once", %fault,
-                    "commitments of files of a share cannot be stored; a change by a program of the host would undo it");
-            }
+            tracing::warn!(target: "frevo::write_once", %fault,
+                "commitments of files of a share cannot be stored; a change by a program of the host would undo it");
         }
         Ok(hold)
     }
