@@ -54,7 +54,7 @@ impl LongTime {
 impl fmt::Display for LongTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.as_secs();
-        let fits = |(_, unit): &&(&str, u64)| seconds % unit == 0;
+        let fits = |(_, unit): &&(&str, u64)| seconds.is_multiple_of(*unit);
         let (name, unit) = UNITS.iter().rev().find(fits).unwrap_or(&UNITS[0]);
         let count = seconds / unit;
         write!(f, "{count} {name}{}", if count == 1 { "" } else { "s" })

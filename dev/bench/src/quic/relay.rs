@@ -2,6 +2,7 @@
 //! loses some.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -56,21 +57,20 @@ fn way<'a>(
     server: SocketAddr,
     terms: Terms,
 ) -> Result<&'a Sender<Parcel>> {
-    if !ways.contains_key(&client) {
-        let far = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
-        far.connect(server)?;
-        let (there, parcels) = channel();
-        let to_server = Arc::clone(&far);
-        std::thread::spawn(move || deliver(&parcels, |bytes| drop(to_server.send(bytes))));
-        let (back, parcels) = channel();
-        let to_client = Arc::clone(near);
-        std::thread::spawn(move || {
-            deliver(&parcels, |bytes| drop(to_client.send_to(bytes, client)))
-        });
-        std::thread::spawn(move || answer(&far, &back, terms));
-        ways.insert(client, there);
-    }
-    Ok(&ways[&client])
+    let vacant = match ways.entry(client) {
+        Entry::Occupied(way) => return Ok(way.into_mut()),
+        Entry::Vacant(vacant) => vacant,
+    };
+    let far = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
+    far.connect(server)?;
+    let (there, parcels) = channel();
+    let to_server = Arc::clone(&far);
+    std::thread::spawn(move || deliver(&parcels, |bytes| drop(to_server.send(bytes))));
+    let (back, parcels) = channel();
+    let to_client = Arc::clone(near);
+    std::thread::spawn(move || deliver(&parcels, |bytes| drop(to_client.send_to(bytes, client))));
+    std::thread::spawn(move || answer(&far, &back, terms));
+    Ok(vacant.insert(there))
 }
 
 /// Takes the datagrams of the server for one client.
