@@ -79,7 +79,7 @@ VARIANTS = [
 
 for _name, _profile, _options in VARIANTS:
 
-    @group(f"capture/client-{_name}", profile=_profile)
+    @group(f"capture/client-{_name}", profile=_profile, full_only=True)
     def _client(ctx, options=_options):
         """Every command of Frevo's client with --capture: tshark finds no malformed packet."""
         if not shutil.which("tshark"):
