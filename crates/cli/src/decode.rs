@@ -87,7 +87,7 @@ fn read(
             Step::Needs(bytes) => {
                 piece.drain(..at.min(piece.len()));
                 at = 0;
-                let wanted = bytes.min(PIECE_BYTES).max(READ_BYTES).saturating_sub(piece.len());
+                let wanted = bytes.clamp(READ_BYTES, PIECE_BYTES).saturating_sub(piece.len());
                 let limited = &mut Read::take(&mut *file, wanted as u64);
                 let count = limited.read_to_end(&mut piece).map_err(|why| why.to_string())?;
                 if count == 0 {
