@@ -217,7 +217,7 @@ fn replays_interim_answers_and_credits_are_explained() {
     again.status = Status(2);
     talk.say(again, |w| create_request().encode(w));
     let mut interim = answers(Command::CREATE, 1, Status::PENDING);
-    interim.flags = interim.flags | HeaderFlags::ASYNC_COMMAND;
+    interim.flags |= HeaderFlags::ASYNC_COMMAND;
     interim.route = Route::Async { async_id: 99 };
     talk.say(interim, |w| {
         w.u16(9).u16(0).u32(0).u8(0);
@@ -302,7 +302,7 @@ fn a_capture_may_begin_in_the_middle_and_have_holes() {
 fn segments_that_wait_are_bounded() {
     let mut talk = Talk::new();
     open(&mut talk);
-    let mut streams = streams::Streams::default();
+    let mut streams = Streams::default();
     let segments: Vec<_> = talk.packets.iter().map(|(_, packet)| packet.clone()).collect();
     for packet in &segments {
         streams.segment(&segment(101, packet).unwrap(), "");
