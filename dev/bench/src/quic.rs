@@ -181,6 +181,7 @@ fn started(args: &Arguments, scratch: &Path) -> Result<Far> {
     let configuration = format!(
         "[server]\ndiscovery = \"off\"\n\
          [limits]\nconnections = {all}\nconnections_per_user = {all}\nconnections_per_address = {all}\n\
+         sessions_per_user = {all}\n\
          [quic]\nlisten = [\"0.0.0.0:{port}\"]\ncertificate = {:?}\nkey = {:?}\n\
          [[share]]\nname = \"share\"\npath = {files:?}\n",
         folder.join("quic.crt"),
