@@ -71,14 +71,21 @@ def together(rows, spans):
     return figures
 
 
+def shared(directory):
+    """Makes a directory with the file that ann reads."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "large.bin").write_bytes(bytes(8 * LENGTH))
+    return directory
+
+
 def measure(options, limits, label, *, apart=False):
     """Returns the lines of one server, and how much longer bob waits. With `apart` ann reads from a further server."""
-    data = options.dir / "limited"
-    data.mkdir(parents=True, exist_ok=True)
-    (data / "large.bin").write_bytes(bytes(8 * LENGTH))
-    servers = [Server(options.server, options.dir / "server", options.port, data, limits=limits)]
+    servers = [
+        Server(options.server, options.dir / "server", options.port, shared(options.dir / "limited"), limits=limits)
+    ]
     try:
         if apart:
+            data = shared(options.dir / "apart")
             servers.append(Server(options.server, options.dir / "other", options.port + 1, data, limits=limits))
         servers[0].start_probes(("bob",))
         time.sleep(1)
