@@ -34,11 +34,13 @@ pub enum Plant {
     ReconnectClaimed,
     /// The end of a compressed answer is not expanded.
     AnswerCut,
+    /// A request that is repeated over QUIC does not have the REPLAY flag.
+    RepeatedOverQuic,
 }
 
 impl Plant {
     /// All faults, in the order of their declaration.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SkippedReplayFlag,
         Self::DoubleAppend,
         Self::LostLock,
@@ -53,6 +55,7 @@ impl Plant {
         Self::LentTooLong,
         Self::ReconnectClaimed,
         Self::AnswerCut,
+        Self::RepeatedOverQuic,
     ];
 
     /// True for a fault that clients of a cluster have whose largest dialect is raised.

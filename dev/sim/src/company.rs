@@ -27,6 +27,9 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(400);
 /// The purpose of the random numbers that choose the compression of the first client.
 const SQUEEZED: u64 = 901;
 
+/// The purpose of the random numbers that choose if the first client uses QUIC.
+const INTERNET: u64 = 1_001;
+
 /// All clients, with their sessions and actors.
 #[derive(Default)]
 pub(crate) struct Company {
@@ -91,8 +94,9 @@ impl Company {
             trace,
             "c{number}: {newest:?} {encryption:?}, {credits} credits, {channels} channels, durable {durable}"
         );
-        let way = scenario.way();
-        if scenario.has_rdma() {
+        let way = scenario.way(Dice::new(seed, INTERNET + number as u64));
+        let options = way.adapt(options);
+        if scenario.has_rdma() || scenario.has_quic() {
             event!(trace, "c{number}: {way:?}, {:?}", options.sign);
         }
         let client = Client::with_dialer(options, way.dialer(network, number));

@@ -35,14 +35,14 @@ pub(crate) const SHARES: [&str; 2] = ["data", "lasting"];
 /// A running server process.
 struct Process {
     server: Server,
-    /// The task that accepts connections. None before the process owns the shares.
-    accepting: Option<JoinHandle<()>>,
+    /// The tasks that accept connections. None before the process owns the shares.
+    accepting: Vec<JoinHandle<()>>,
     connections: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 impl Process {
     fn stop_accepting(&mut self) {
-        if let Some(accepting) = self.accepting.take() {
+        for accepting in self.accepting.drain(..) {
             accepting.abort();
         }
     }
@@ -184,7 +184,9 @@ impl Machine {
             .ambient(Arc::new(ambient))
             .state_store(Arc::clone(&self.store.lock()) as _);
         match parts.build() {
-            Ok(server) => Some(Process { server, accepting: None, connections: Arc::default() }),
+            Ok(server) => {
+                Some(Process { server, accepting: Vec::new(), connections: Arc::default() })
+            }
             Err(fault) => {
                 violation!(self.trace, "{fault}");
                 None
@@ -218,7 +220,6 @@ impl Machine {
 
     /// Has a process accept the connections that clients make to the machine.
     fn open_door(&self, process: &mut Process) {
-        let Process { server, accepting, connections } = process;
         let has_rdma = self.scenario.lock().listens();
         if self.scenario.lock().has_rdma() {
             event!(self.trace, "machine {}: listens for RDMA: {has_rdma}", self.number);
@@ -226,12 +227,22 @@ impl Machine {
         if has_rdma {
             let reach = Some(vec![Reach::of(SERVER_ADDRESS.into())]);
             let rdma = Listening { interface: InterfaceKind::Rdma, reach };
-            let _ = server.state().listening.set(vec![rdma]);
+            let _ = process.server.state().listening.set(vec![rdma]);
         }
-        let listener = Listener::from(self.network.listen(self.number, has_rdma));
-        let (serving, all) = (server.clone(), Arc::clone(connections));
+        self.accept(process, self.network.listen(self.number, has_rdma).into());
+        if self.scenario.lock().has_quic() {
+            match self.network.listen_for_quic(self.number, follows_clients()) {
+                Ok(listener) => self.accept(process, listener.into()),
+                Err(fault) => violation!(self.trace, "{fault}"),
+            }
+        }
+    }
+
+    /// Has a process serve the connections of a listener.
+    fn accept(&self, process: &mut Process, listener: Listener) {
+        let (serving, all) = (process.server.clone(), Arc::clone(&process.connections));
         let core = self.core.clone();
-        *accepting = Some(spawn_local(async move {
+        process.accepting.push(spawn_local(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 // If the server refuses the connection, dropping the stream has closed it.
@@ -344,6 +355,14 @@ impl Machine {
         *store = Arc::new(Store::new(records, is_far, Dice::new(dice.next(), 0)));
     }
 
+    /// Has the server accept nobody any more.
+    pub fn stop_accepting(&self) {
+        if let Some(process) = &mut *self.process.lock() {
+            process.stop_accepting();
+        }
+        self.network.close_door(self.number);
+    }
+
     /// Checks that nothing is left after all clients have gone.
     pub fn check_empty(&self) {
         let Some(server) = self.server() else { return };
@@ -358,6 +377,19 @@ impl Machine {
         if alive > 0 {
             violation!(self.trace, "{alive} connections of the server have not ended");
         }
+    }
+}
+
+/// True where the fault is planted that servers go on with clients whose address changes.
+fn follows_clients() -> bool {
+    #[cfg(feature = "plant")]
+    {
+        use frevo_server::plant::{Plant, is_planted};
+        is_planted(Plant::ClientFollowed)
+    }
+    #[cfg(not(feature = "plant"))]
+    {
+        false
     }
 }
 

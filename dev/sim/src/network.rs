@@ -1,8 +1,10 @@
-//! The network between the clients and the server: bytes of TCP and packets of RDMA move from one
-//! end to the other with a delay, or are lost.
+//! The network between the clients and the server: bytes of TCP, packets of RDMA and datagrams of QUIC move
+//! from one end to the other with a delay, or are lost.
 
 mod direct;
+mod path;
 mod places;
+mod quic;
 mod rpc;
 mod streams;
 
@@ -21,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use self::path::{Internet, Path};
 use self::places::Places;
 pub use self::rpc::{RPC_PORT, node_address, unit_address};
 use self::rpc::{RpcDoor, RpcLink};
@@ -69,7 +72,11 @@ pub enum State {
     Vanishing([bool; 2]),
     /// The client's end is reset soon; what it has sent until then reaches the server much later.
     Late,
-    /// Both ends were reset, or are closed.
+    /// Of QUIC: the client's datagrams come from another address, and nothing reaches the client.
+    Moved,
+    /// Of QUIC: the server has fallen, and nobody tells the client.
+    Forgotten,
+    /// Both ends were reset, or are closed. Of QUIC: the client's end was reset.
     Ended,
 }
 
@@ -96,6 +103,8 @@ struct Link {
     is_bound: AtomicBool,
     /// The wire of an RDMA connection, whose first end is the client's.
     wire: Option<Wire>,
+    /// The sockets of a QUIC connection.
+    path: Option<Path>,
     /// The time at which it was made.
     made: Instant,
     /// The time at which the server got a request that it has not answered.
@@ -103,9 +112,9 @@ struct Link {
 }
 
 impl Link {
-    fn new(id: u64, client: usize, server: usize, latency: u64, wire: Option<Wire>) -> Self {
+    fn new(client: usize, server: usize, latency: u64) -> Self {
         Self {
-            id,
+            id: 0,
             client,
             server,
             state: Mutex::new(State::Flowing),
@@ -114,7 +123,8 @@ impl Link {
             closed: AtomicU64::new(0),
             is_broken: AtomicBool::new(false),
             is_bound: AtomicBool::new(false),
-            wire,
+            wire: None,
+            path: None,
             made: Instant::now(),
             asked: Mutex::default(),
         }
@@ -152,6 +162,8 @@ struct Inner {
     /// True for each line whose dials hang.
     is_cut_off: Vec<bool>,
     links: Vec<Arc<Link>>,
+    /// QUIC between clients and servers. None in a run without it.
+    internet: Option<Internet>,
     /// The listeners for remote procedure calls, by node.
     rpc_doors: BTreeMap<usize, RpcDoor>,
     rpc_links: Vec<Arc<RpcLink>>,
@@ -163,6 +175,19 @@ struct Inner {
     is_measured: Option<usize>,
     /// Largest base latency of this run, microseconds.
     slowness: u64,
+}
+
+impl Inner {
+    /// Numbers a new connection, and has it in the list.
+    fn begin(&mut self, link: Link) -> Arc<Link> {
+        let link = Arc::new(Link { id: self.next, ..link });
+        if self.is_stopped(link.server) {
+            *link.state.lock() = State::Stalled;
+        }
+        self.next += 1;
+        self.links.push(Arc::clone(&link));
+        link
+    }
 }
 
 /// The listener of a server.
@@ -190,6 +215,7 @@ impl Network {
             nonces: Nonces::default(),
             is_cut_off: vec![false; lines],
             links: Vec::new(),
+            internet: None,
             rpc_doors: BTreeMap::new(),
             rpc_links: Vec::new(),
             next: 1,
@@ -219,6 +245,7 @@ impl Network {
     /// Stops listening for a server. Its connections stay.
     pub fn close_door(&self, server: usize) {
         self.inner.lock().doors[server] = None;
+        self.unplug_quic(server);
     }
 
     /// The connections to a server will end soon. A client that has heard of it by one of them does not go on
@@ -240,8 +267,14 @@ impl Network {
                 inner.nonces.forget(|line| line / self.clients == server);
             }
         }
+        self.unplug_quic(server);
         for link in self.links(|link| link.server == server) {
-            self.hit(&link, State::Ended);
+            match &link.path {
+                None => self.hit(&link, State::Ended),
+                Some(path) if path.is_established() => self.hit(&link, State::Forgotten),
+                // The next process may take the handshake up.
+                Some(_) => {}
+            }
         }
         self.end_rpc(|link| link.node == server);
     }
@@ -354,8 +387,8 @@ impl Network {
             if is_stopped && !matches!(to, State::Stalled | State::Ended) {
                 return;
             }
-            let is_over = *state == State::Ended
-                || (matches!(*state, State::Vanishing(_) | State::Late) && to != State::Ended);
+            let is_lost = !matches!(*state, State::Flowing | State::Stalled | State::Ended);
+            let is_over = *state == State::Ended || (is_lost && to != State::Ended);
             if is_over || *state == to {
                 return;
             }
@@ -365,6 +398,11 @@ impl Network {
         link.is_broken.store(true, Ordering::Relaxed);
         self.disturbed(link.client);
         link.changed.iter().for_each(Notify::notify_one);
+        match (&link.path, to) {
+            (Some(path), State::Ended) => path.reset(),
+            (Some(path), State::Moved) => path.go_elsewhere(),
+            _ => {}
+        }
         if to == State::Ended {
             self.inner.lock().links.retain(|other| other.id != link.id);
         }
@@ -377,6 +415,8 @@ impl Network {
             return;
         }
         let link = Arc::clone(dice.pick(&links));
+        let moves = link.path.is_some() && to == State::Ended && dice.percent(50);
+        let to = if moves { State::Moved } else { to };
         self.hit(&link, to);
         let after = dice.millis(200, 30_000);
         let network = Arc::clone(self);
@@ -393,8 +433,8 @@ impl Network {
                     network.hit(&link, State::Ended);
                 });
             }
-            // In these states the task `carry` ends the connection itself, so nothing is done here.
-            State::Late | State::Flowing | State::Ended => {}
+            // In these states the task `carry` ends the connection itself, or its client does.
+            State::Late | State::Flowing | State::Moved | State::Forgotten | State::Ended => {}
         }
     }
 
@@ -442,7 +482,7 @@ impl Network {
         self.inner.lock().dice.micros(base, base * 2)
     }
 
-    /// Makes a connection of a line: of RDMA, or of memory, which stands for TCP.
+    /// Makes a connection of a line: of RDMA, of QUIC, or of memory, which stands for TCP.
     async fn connect(self: &Arc<Self>, client: usize, transport: Transport) -> io::Result<Stream> {
         let base = {
             let mut inner = self.inner.lock();
@@ -458,6 +498,9 @@ impl Network {
         }
         if transport == Transport::Rdma {
             return self.connect_rdma(client, base);
+        }
+        if transport == Transport::Quic {
+            return self.connect_quic(client, base).await;
         }
         let (ours, near) = memory::pair(PIPE, self.addresses(client));
         let (far, theirs) = memory::pair(PIPE, self.addresses(client));
@@ -500,13 +543,7 @@ impl Network {
         let door = inner.doors[server].as_ref();
         let door = door.filter(|door| wire.is_none() || (door.has_rdma && has_device))?;
         door.accepted.send(theirs).ok()?;
-        let link = Arc::new(Link::new(inner.next, client, server, latency, wire));
-        if inner.is_stopped(server) {
-            *link.state.lock() = State::Stalled;
-        }
-        inner.next += 1;
-        inner.links.push(Arc::clone(&link));
-        Some(link)
+        Some(inner.begin(Link { wire, ..Link::new(client, server, latency) }))
     }
 
     /// Looks at bytes that were sent. Reports a nonce that a session has used before in this direction,
@@ -543,7 +580,11 @@ async fn pass(link: &Link, direction: usize) -> bool {
         match link.state() {
             State::Ended => return false,
             State::Stalled => link.changed[direction].notified().await,
-            State::Flowing | State::Vanishing(_) | State::Late => return true,
+            State::Flowing
+            | State::Vanishing(_)
+            | State::Late
+            | State::Moved
+            | State::Forgotten => return true,
         }
     }
 }
@@ -557,6 +598,8 @@ pub struct Road {
     pub client: usize,
     /// The transport of its connections.
     pub transport: Transport,
+    /// True if the client's provider blocks the port of TCP now and then.
+    pub is_blocked: bool,
 }
 
 impl transport::Network for Road {
@@ -568,6 +611,9 @@ impl transport::Network for Road {
         Box::pin(async move {
             let number = number.ok_or(io::ErrorKind::HostUnreachable)?;
             let line = self.network.line(self.client, number);
+            if self.is_blocked && self.transport == Transport::Memory && self.network.blocks_tcp() {
+                return std::future::pending().await;
+            }
             let stream = self.network.connect(line, self.transport).await?;
             if let Some(endpoint) = stream.rdma() {
                 endpoint.established().await?;

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::{Arc, Once};
+use std::time::Duration;
 
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
@@ -20,6 +21,12 @@ use crate::{cluster, event, violation, weather};
 
 /// The purpose of the random number that decides if shares compress.
 const SQUEEZES: u64 = 900;
+
+/// The purpose of the random number that decides if there is QUIC, and of those of its network.
+const INTERNET: u64 = 1_000;
+
+/// Time in which the tasks of listeners end.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
@@ -131,31 +138,27 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
     let mut dice = Dice::new(seed, 1);
     let clients = usize::try_from(1 + dice.below(4)).unwrap_or(1);
     let servers = *dice.pick(&[1, 1, 1, 1, 1, 1, 2, 3]);
-    let squeezes = Dice::new(seed, SQUEEZES);
-    let mut scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7), squeezes);
+    let mut scenario = scenario_of(seed, flood.is_some());
     // A flood has its own rules of time, and a process that others take shares from keeps its own limits.
     let mut rates = Rates::of(seed).filter(|_| flood.is_none() && !scenario.moves_shares());
     // The attacker of a flood and the client that is measured are two more clients.
     let guests =
         if flood.is_some() { flood::USERS.len() } else { rates.as_ref().map_or(0, Rates::clients) };
     let network = Network::new(clients + guests, servers, Dice::new(seed, 2), Arc::clone(trace));
+    begin_quic(&network, &scenario, seed, trace);
     let until = Instant::now() + dice.millis(10_000, 40_000);
     if scenario.has_rdma() {
         event!(trace, "{scenario:?}");
     }
-    let sites: Vec<_> = (0..servers)
-        .map(|number| {
-            let machine = Machine::new(
-                number,
-                Arc::clone(&network),
-                Arc::clone(trace),
-                Dice::new(seed, 3 + 20 * number as u64),
-                scenario.of_machine(),
-                flood.as_ref().map(|flood| Arc::clone(&flood.core)),
-            );
-            Site { stage: Arc::new(Stage::new(trace, &network, until)), machine }
-        })
-        .collect();
+    let core = flood.as_ref().map(|flood| Arc::clone(&flood.core));
+    let site = |number: usize| {
+        let dice = Dice::new(seed, 3 + 20 * number as u64);
+        let (network, trace, core) = (Arc::clone(&network), Arc::clone(trace), core.clone());
+        let stage = Arc::new(Stage::new(&trace, &network, until));
+        let machine = Machine::new(number, network, trace, dice, scenario.of_machine(), core);
+        Site { stage, machine }
+    };
+    let sites: Vec<_> = (0..servers).map(site).collect();
     weather::begin(&sites).await;
     let mut company = Company::default();
     let places: Vec<_> =
@@ -195,7 +198,24 @@ async fn play_with(seed: u64, trace: &Arc<Trace>, mut flood: Option<&mut Flood>)
     }
     leave(sessions, &mut dice, trace).await;
     sleep(FAREWELL).await;
+    stop_accepting(&sites, &scenario).await;
     look_at_the_end(&sites, &network, trace);
+}
+
+/// The scenario of a run. A flood measures the server by the bytes of TCP.
+fn scenario_of(seed: u64, has_flood: bool) -> Scenario {
+    let squeezes = Dice::new(seed, SQUEEZES);
+    let scenario = Scenario::new(Dice::new(seed, 5), Dice::new(seed, 7), squeezes);
+    if has_flood { scenario } else { scenario.with_quic(Dice::new(seed, INTERNET)) }
+}
+
+/// Has QUIC in the network if the scenario wants it.
+fn begin_quic(network: &Network, scenario: &Scenario, seed: u64, trace: &Trace) {
+    if scenario.has_quic()
+        && let Err(fault) = network.begin_quic(Dice::new(!seed, INTERNET))
+    {
+        violation!(trace, "{fault}");
+    }
 }
 
 /// Begins the clients of a flood or of rules of rate, from the number `first` of the network on.
@@ -223,6 +243,14 @@ async fn await_guests(site: &Site, flood: Option<&mut Flood>, rates: Option<Rate
 async fn change_rates(rates: Option<&Rates>, sites: &[Site]) {
     if let (Some(rates), Some(site)) = (rates, sites.first()) {
         rates.change(site).await;
+    }
+}
+
+/// Ends listeners of QUIC, which have tasks.
+async fn stop_accepting(sites: &[Site], scenario: &Scenario) {
+    if scenario.has_quic() {
+        sites.iter().for_each(|site| site.machine.stop_accepting());
+        sleep(CLOSED_WITHIN).await;
     }
 }
 

@@ -1,10 +1,10 @@
-//! The use of SMB Direct and of compression in a run, and the owners of its shares.
+//! The use of SMB Direct, of QUIC and of compression in a run, and the owners of its shares.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use frevo_client::internal::{Dial, Dialers, Dialing, Preferring, Resolving};
-use frevo_client::{Options, ServerName, Signing};
+use frevo_client::{Dialect, Options, ServerName, Signing};
 use frevo_net::transport::{Dialer, Transport};
 use frevo_proto::protection::Compression;
 use frevo_server::settings;
@@ -20,10 +20,13 @@ const SHARE: u64 = 25;
 /// The runs in which shares change their owners, percent.
 const MOVING: u64 = 25;
 
+/// The runs with QUIC, percent of those whose shares stay where they are.
+const INTERNET: u64 = 14;
+
 /// The runs with compression, percent.
 const SQUEEZED: u64 = 30;
 
-/// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so. And
+/// The use of SMB Direct in a run: which servers listen for RDMA, and which clients dial so. And of QUIC, and
 /// shares that change their owners, and whose data is compressed.
 #[derive(Debug, Clone)]
 pub struct Scenario {
@@ -33,6 +36,8 @@ pub struct Scenario {
     moves_shares: bool,
     /// True if the shares compress.
     squeezes: bool,
+    /// True if servers listen for QUIC.
+    has_quic: bool,
     dice: Dice,
 }
 
@@ -55,6 +60,10 @@ pub enum Way {
     Auto,
     /// SMB Direct alone.
     Required,
+    /// QUIC alone.
+    Quic,
+    /// TCP where it reaches the server, else QUIC. The client's provider blocks TCP now and then.
+    TcpThenQuic,
 }
 
 impl Scenario {
@@ -68,12 +77,26 @@ impl Scenario {
             is_open: dice.percent(50),
             is_constant: dice.percent(50),
         });
-        Self { direct, moves_shares, squeezes: squeezes.percent(SQUEEZED), dice }
+        let squeezes = squeezes.percent(SQUEEZED);
+        Self { direct, moves_shares, squeezes, has_quic: false, dice }
+    }
+
+    /// Decides if servers listen for QUIC as well. Processes that share a machine have one UDP port, so shares
+    /// that go from one to another stay without.
+    #[must_use]
+    pub fn with_quic(self, mut dice: Dice) -> Self {
+        let has_quic = dice.percent(INTERNET) && !self.moves_shares;
+        Self { has_quic, ..self }
+    }
+
+    /// Returns true if servers listen for QUIC.
+    pub const fn has_quic(&self) -> bool {
+        self.has_quic
     }
 
     /// Returns a run over TCP alone, whose shares stay where they are as far as the scenario knows.
     pub const fn over_tcp(dice: Dice) -> Self {
-        Self { direct: None, moves_shares: false, squeezes: false, dice }
+        Self { direct: None, moves_shares: false, squeezes: false, has_quic: false, dice }
     }
 
     /// Returns true if the shares of each server go from one process to another.
@@ -130,15 +153,20 @@ impl Scenario {
         if is_open { settings::Signing::Offered } else { settings::Signing::Required }
     }
 
-    /// Chooses the way in which a client connects.
-    pub fn way(&mut self) -> Way {
-        match self.direct {
+    /// Chooses the way in which a client connects. The dice are those of QUIC.
+    pub fn way(&mut self, mut quic: Dice) -> Way {
+        let way = match self.direct {
             None => Way::Tcp,
             Some(direct) => match self.dice.below(10) {
                 0..2 => Way::Tcp,
                 2..4 if direct.is_constant => Way::Required,
                 _ => Way::Auto,
             },
+        };
+        match quic.below(10) {
+            0..5 if self.has_quic => Way::Quic,
+            5..7 if self.has_quic => Way::TcpThenQuic,
+            _ => way,
         }
     }
 
@@ -166,16 +194,28 @@ impl Scenario {
 }
 
 impl Way {
+    /// Changes the options of a client that connects so: QUIC has the newest dialect alone.
+    pub fn adapt(self, options: Options) -> Options {
+        match self {
+            Self::Quic | Self::TcpThenQuic => options.newest(Dialect::Smb311),
+            Self::Tcp | Self::Auto | Self::Required => options,
+        }
+    }
+
     /// Returns what connects a client so, by the rules of the shipped program.
     pub fn dialer(self, network: &Arc<Network>, client: usize) -> Arc<dyn Dial> {
         let order: &[Transport] = match self {
             Self::Tcp => &[Transport::Memory],
             Self::Auto => &[Transport::Rdma, Transport::Memory],
             Self::Required => &[Transport::Rdma],
+            Self::Quic => &[Transport::Quic],
+            Self::TcpThenQuic => &[Transport::Memory, Transport::Quic],
         };
+        let is_blocked = self == Self::TcpThenQuic;
         let road = |transport: &Transport| {
-            let road = Road { network: Arc::clone(network), client, transport: *transport };
-            (*transport, Arc::new(Dialer::Memory(Arc::new(road))) as _)
+            let (network, transport) = (Arc::clone(network), *transport);
+            let road = Road { network, client, transport, is_blocked };
+            (transport, Arc::new(Dialer::Memory(Arc::new(road))) as _)
         };
         let dialers = Dialers::new(order.iter().map(road));
         Arc::new(WithCalls { dialers, network: Arc::clone(network), client })

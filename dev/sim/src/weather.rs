@@ -76,6 +76,7 @@ pub async fn begin(sites: &[Site]) {
 /// Makes the weather until the time is over, and clears it up.
 pub async fn make(sites: &[Site], clients: &[Clock], mut dice: Dice) {
     let Some(stage) = sites.first().map(|site| &site.stage) else { return };
+    stage.network.roughen();
     if let Some(climate) = Climate::new(&mut dice).filter(|climate| climate.sum() > 0) {
         event!(stage.trace, "weather: {climate:?}");
         while Instant::now() < stage.until && !stage.trace.is_violated() {

@@ -249,7 +249,7 @@ impl<'a> CreateAttempt<'a> {
         let name = self.share.named(&self.path, bound, posix);
         let mut call = self.ask.call(live, &name, oplock_of(&contexts), &contexts, posix);
         call.tree_id = bound.tree_id;
-        if is_repetition && live.knows_replay() && !planted!(SkippedReplayFlag) {
+        if is_repetition && live.knows_replay() && !live.skips_replay_flag() {
             call.flags |= HeaderFlags::REPLAY_OPERATION;
         }
         call

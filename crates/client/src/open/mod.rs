@@ -318,7 +318,7 @@ impl Open {
             let outcome = match make(file_id) {
                 Ok(mut call) => {
                     call.tree_id = bound.tree_id;
-                    if again && !planted!(SkippedReplayFlag) {
+                    if again && !live.skips_replay_flag() {
                         call.flags |= HeaderFlags::REPLAY_OPERATION;
                     }
                     sent_in = Some(live.generation);

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use frevo_crypto::{OpeningKey, SealingKey, SigningKey};
+use frevo_net::transport::Transport;
 use frevo_proto::Negotiated;
 use frevo_proto::protection::receive_policy::{self, Demand};
 use frevo_proto::protection::{Protection, send_policy};
@@ -529,6 +530,15 @@ impl Live {
     /// Returns true if a repeated request may have the REPLAY flag.
     pub(crate) const fn knows_replay(&self) -> bool {
         self.terms.is_smb3()
+    }
+
+    /// Returns true where the simulator has planted that repeated requests do not have the REPLAY flag.
+    pub(crate) fn skips_replay_flag(&self) -> bool {
+        let is_over_quic = || {
+            let channel = self.channel();
+            channel.is_some_and(|it| it.connection.transport() == Transport::Quic)
+        };
+        planted!(SkippedReplayFlag) || (planted!(RepeatedOverQuic) && is_over_quic())
     }
 }
 

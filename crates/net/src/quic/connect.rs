@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, Endpoint};
+use quinn::{ClientConfig, ConnectionId, Endpoint};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -27,6 +27,7 @@ use super::driver::{Drivers, caught};
 use super::failure::Failure;
 use super::listener::Listener;
 use super::settings::{self, ALPN};
+use super::simulated::Port;
 use super::windows::Windows;
 use crate::limits::{QUIC_HANDSHAKE_TIMEOUT, QUIC_NEXT_ADDRESS};
 
@@ -86,19 +87,50 @@ impl Connector {
     /// # Errors
     /// The system's error, or one sentence about the handshake that failed.
     pub async fn connect(&self, address: SocketAddr, host: &str) -> io::Result<Connection> {
-        let distrust = Distrust::default();
-        let is_local = settings::is_local(address);
-        let config = self.config(&distrust, is_local).map_err(io::Error::other)?;
         let any = match address {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
+        let make = || {
+            let (socket, drivers) = (Listener::socket(any)?, Arc::new(Drivers::default()));
+            Endpoint::new(settings::of_endpoint(), None, socket, drivers)
+        };
+        self.connect_over(make, None, address, host).await
+    }
+
+    /// Connects like [`Self::connect`] by a socket in memory, for a simulator.
+    ///
+    /// # Errors
+    /// Like [`Self::connect`].
+    pub async fn connect_from(
+        &self,
+        port: &Port,
+        address: SocketAddr,
+        host: &str,
+    ) -> io::Result<Connection> {
+        let make = || port.endpoint(None, None);
+        self.connect_over(make, Some(port.first_id()), address, host).await
+    }
+
+    /// Connects by the socket that `make` makes. `first_id` is the id by which the server is called first; None
+    /// for a random one.
+    async fn connect_over(
+        &self,
+        make: impl FnOnce() -> io::Result<Endpoint>,
+        first_id: Option<ConnectionId>,
+        address: SocketAddr,
+        host: &str,
+    ) -> io::Result<Connection> {
+        let distrust = Distrust::default();
+        let is_local = settings::is_local(address);
+        let mut config = self.config(&distrust, is_local).map_err(io::Error::other)?;
+        if let Some(id) = first_id {
+            config.initial_dst_cid_provider(Arc::new(move || id));
+        }
         // The name in a certificate has no number of a link.
         let name = host.split('%').next().unwrap_or(host);
         let begun = || {
-            let socket = Listener::socket(any)?;
-            let endpoint =
-                Endpoint::new(settings::of_endpoint(), None, socket, Arc::new(Drivers::default()))?;
+            let endpoint = make()?;
             let connecting = endpoint.connect_with(config, address, name).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidInput, format!("cannot connect: {error}"))
             })?;

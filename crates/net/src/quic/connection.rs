@@ -359,13 +359,20 @@ impl Connection {
     /// Waits until the whole connection has ended; the end of the peer's stream alone is told by reading.
     /// For ever before the handshake is over: reading tells its failure.
     pub async fn ended(&self) {
+        self.end().await;
+    }
+
+    /// Returns a future that ends when [`Self::ended`] does, and does not need this connection.
+    pub fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         let connection = match &*self.state.lock() {
             State::Open(open) => Some(open.connection.clone()),
             State::Opening { .. } | State::Failed(_) => None,
         };
-        match connection {
-            Some(connection) => drop(connection.closed().await),
-            None => std::future::pending().await,
+        async move {
+            match connection {
+                Some(connection) => drop(connection.closed().await),
+                None => std::future::pending().await,
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use super::driver::{Drivers, caught};
 use super::failure::Failure;
 use super::queue::Queues;
 use super::settings;
+use super::simulated::Port;
 use super::tls::{Decided, Handshakes, ServerTls};
 use super::windows::Windows;
 use crate::limits::{
@@ -47,6 +48,13 @@ struct Certified {
     tokens: Arc<dyn HandshakeTokenKey>,
     /// The parameters of connections with other machines, and with this one.
     transport: [Arc<TransportConfig>; 2],
+    /// True for a fault that the simulator plants: connections go on with clients whose address changes.
+    follows: bool,
+}
+
+/// The error of certificates that cannot be used.
+fn invalid(error: BadCertificate) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
 impl Renewal {
@@ -67,6 +75,17 @@ impl Renewal {
 }
 
 impl Certified {
+    fn new(tls: ServerTls, follows: bool) -> io::Result<Self> {
+        let handshakes = Mutex::new(Arc::new(Handshakes::new(tls).map_err(invalid)?));
+        let mut secret = [0; 64];
+        let filled = aws_lc_rs::rand::fill(&mut secret);
+        filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
+        let salt = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]);
+        let tokens: Arc<dyn HandshakeTokenKey> = Arc::new(salt.extract(&secret));
+        let (endpoint, transport) = (Mutex::default(), [false, true].map(settings::of_server));
+        Ok(Self { endpoint, handshakes, tokens, transport, follows })
+    }
+
     /// Returns the configuration of one handshake.
     fn begin(&self, decided: &Decided, is_local: bool) -> Result<ServerConfig, BadCertificate> {
         let handshakes = Arc::clone(&self.handshakes.lock());
@@ -87,7 +106,7 @@ impl Certified {
             .transport_config(Arc::clone(transport))
             // A client that comes from another address connects anew: each address is admitted by
             // itself.
-            .migration(false)
+            .migration(self.follows)
             .max_incoming(QUIC_HANDSHAKES_MAX)
             .incoming_buffer_size(QUIC_FIRST_PACKETS_BYTES)
             .incoming_buffer_size_total(QUIC_FIRST_PACKETS_BYTES_MAX);
@@ -120,22 +139,35 @@ impl Listener {
     /// # Errors
     /// The certificates cannot be used, or the runtime cannot watch the socket.
     pub fn new(socket: UdpSocket, tls: ServerTls) -> io::Result<Self> {
-        let local = socket.local_addr()?;
-        let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let handshakes = Mutex::new(Arc::new(Handshakes::new(tls).map_err(invalid)?));
-        let mut secret = [0; 64];
-        let filled = aws_lc_rs::rand::fill(&mut secret);
-        filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
-        let salt = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]);
-        let tokens: Arc<dyn HandshakeTokenKey> = Arc::new(salt.extract(&secret));
-        let (endpoint, transport) = (Mutex::default(), [false, true].map(settings::of_server));
-        let certified = Arc::new(Certified { endpoint, handshakes, tokens, transport });
-        let config = certified.begin(&Decided::default(), false).map_err(invalid)?;
-        let queues = Arc::<Queues>::default();
+        let (local, queues) = (socket.local_addr()?, Arc::<Queues>::default());
+        let certified = Certified::new(tls, false)?;
         let drivers = Arc::new(Drivers { queues: Some(Arc::clone(&queues)) });
-        let endpoint = Endpoint::new(settings::of_endpoint(), Some(config), socket, drivers)?;
+        let make = |config| Endpoint::new(settings::of_endpoint(), Some(config), socket, drivers);
+        Self::over(local, certified, queues, make)
+    }
+
+    /// Listens on a socket in memory, for a simulator.
+    ///
+    /// # Errors
+    /// The certificates cannot be used.
+    pub fn simulated(port: &Port, tls: ServerTls) -> io::Result<Self> {
+        let queues = Arc::<Queues>::default();
+        let certified = Certified::new(tls, port.follows_clients())?;
+        let counted = Arc::clone(&queues);
+        let make = |config| port.endpoint(Some(config), Some(counted));
+        Self::over(port.address(), certified, queues, make)
+    }
+
+    fn over(
+        local: SocketAddr,
+        certified: Certified,
+        queues: Arc<Queues>,
+        make: impl FnOnce(ServerConfig) -> io::Result<Endpoint>,
+    ) -> io::Result<Self> {
+        let config = certified.begin(&Decided::default(), false).map_err(invalid)?;
+        let endpoint = make(config)?;
         *certified.endpoint.lock() = Some(endpoint.clone());
-        let renewal = Renewal(certified);
+        let renewal = Renewal(Arc::new(certified));
         Ok(Self { endpoint, local, renewal, under_way: Arc::default(), queues })
     }
 
@@ -268,7 +300,7 @@ impl Detached {
         };
         let decided = Decided::default();
         let config = certified.begin(&decided, settings::is_local(peer));
-        let config = config.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let config = config.map_err(invalid)?;
         let (connecting, drivers) = caught(|| incoming.accept_with(Arc::new(config)));
         let connecting = connecting.map_err(|error| Failure::from(error).to_io())?;
         if let Some(driver) = drivers.last() {

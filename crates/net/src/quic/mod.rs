@@ -22,6 +22,7 @@ mod issue;
 mod listener;
 mod queue;
 mod settings;
+mod simulated;
 mod tls;
 mod windows;
 
@@ -32,4 +33,5 @@ pub use connect::{Connector, Trust};
 pub use connection::Connection;
 pub use issue::{Issued, Wanted, issue};
 pub use listener::{Detached, Listener, Renewal};
+pub use simulated::{Datagram, Id, Port};
 pub use tls::{Clients, ServerTls};

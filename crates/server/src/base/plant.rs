@@ -54,11 +54,13 @@ pub enum Plant {
     NewsKept,
     /// The end of a compressed request is not expanded.
     RequestCut,
+    /// A connection of QUIC goes on with a client that comes from another address, which nobody has admitted.
+    ClientFollowed,
 }
 
 impl Plant {
     /// All planted faults.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::AnswerBeforeStable,
         Self::LocksLeftBehind,
         Self::DeletionForgotten,
@@ -83,6 +85,7 @@ impl Plant {
         Self::FenceBeforeDemand,
         Self::NewsKept,
         Self::RequestCut,
+        Self::ClientFollowed,
     ];
 
     /// True for a fault that servers of a cluster alone can have.
@@ -107,6 +110,7 @@ pub fn plant(fault: Option<Plant>) {
     PLANTED.set(fault);
 }
 
-pub(crate) fn is_planted(fault: Plant) -> bool {
+/// True if servers of this thread have this fault.
+pub fn is_planted(fault: Plant) -> bool {
     PLANTED.get() == Some(fault)
 }

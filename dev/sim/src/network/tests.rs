@@ -71,3 +71,44 @@ async fn a_device_gives_up_when_its_packets_vanish() {
     assert!(client.try_read_vectored(&mut []).is_err());
     drop(server);
 }
+
+/// The two ends of a QUIC connection that has carried a byte.
+async fn far(network: &Arc<Network>, follows: bool) -> [Stream; 2] {
+    network.begin_quic(Dice::new(1, 1)).unwrap();
+    let listener = network.listen_for_quic(0, follows).unwrap();
+    let accepted = async { listener.accept().await.attach().unwrap() };
+    let (client, server) = tokio::join!(network.connect(0, Transport::Quic), accepted);
+    let (client, server) = (client.unwrap(), Stream::Quic(Box::new(server)));
+    client.try_write_vectored(&[io::IoSlice::new(b"!")], false).unwrap();
+    server.readable().await.unwrap();
+    // Until the client sends packets of the established connection alone.
+    sleep(Duration::from_secs(1)).await;
+    [client, server]
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_judge_hears_of_a_server_that_follows_a_client() {
+    for follows in [false, true] {
+        let trace = Arc::new(Trace::new(Instant::now(), false));
+        let network = Network::new(1, 1, Dice::new(1, 1), Arc::clone(&trace));
+        let [client, _server] = far(&network, follows).await;
+        network.links(|_| true).iter().for_each(|link| network.hit(link, State::Moved));
+        client.try_write_vectored(&[io::IoSlice::new(b"from elsewhere")], false).unwrap();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(trace.is_violated(), follows);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_told_of_a_reset_and_the_server_is_not() {
+    let trace = Arc::new(Trace::new(Instant::now(), false));
+    let network = Network::new(1, 1, Dice::new(1, 1), trace);
+    let [client, server] = far(&network, false).await;
+    network.links(|_| true).iter().for_each(|link| network.hit(link, State::Ended));
+    let told = timeout(Duration::from_secs(1), client.readable()).await.expect("it is told");
+    assert_eq!(told.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    sleep(Duration::from_secs(60)).await;
+    assert!(!server.has_ended());
+    sleep(Duration::from_secs(100)).await;
+    assert!(server.has_ended() && network.count() == 0, "its time without a packet is over");
+}
