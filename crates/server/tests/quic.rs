@@ -307,6 +307,34 @@ fn windows_of_quic_are_charged() {
     });
 }
 
+/// While a connection asks for nothing it is charged like a new one, and for all of its windows again with the next
+/// request. Without memory for them it ends, and a new one is let in.
+#[test]
+fn an_idle_connection_of_quic_gives_its_windows_back() {
+    in_far_world(settings(), async |far| {
+        let ann = far.world.server.ledger.account("ann");
+        let (mut peer, mount, _) = session(far, &accepting()).await;
+        let file = peer.open_file(&mount, &Want::file("big")).await;
+        let rest = async || {
+            while ann.bytes() >= QUIC_WINDOW_MIN {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        for round in 0..2 {
+            peer.write(&mount, file, round * 60_000, &[7; 60_000]).await;
+            assert!(ann.bytes() >= QUIC_WINDOW_MIN, "{}", ann.bytes());
+            rest().await;
+        }
+        assert_eq!(peer.read(&mount, file, 60_000, 60_000).await, [7; 60_000]);
+        rest().await;
+        far.world.server.ledger.set_limit(ann.bytes() + QUIC_WINDOW_MIN / 2);
+        peer.send(vec![Draft::echo()], Via::Plain).await;
+        while peer.frame().await.is_some() {}
+        far.world.server.ledger.set_limit(1 << 30);
+        session(far, &accepting()).await;
+    });
+}
+
 /// A network has half of the memory. Further connections of it are not answered.
 #[test]
 fn a_network_without_memory_gets_no_connection() {

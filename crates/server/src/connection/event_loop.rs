@@ -28,7 +28,7 @@ use super::end_reason::End;
 use crate::audit::{self, Event};
 use crate::base::limits::{
     AUTHENTICATE_DEADLINE, CLOSED_ON_CORE, IN_FLIGHT_PER_CONNECTION, MEMORY_LOOK,
-    NEGOTIATE_DEADLINE, SMALL_FRAME_BYTES,
+    NEGOTIATE_DEADLINE, QUIC_REST_AFTER, SMALL_FRAME_BYTES,
 };
 use crate::base::panics::{self, Steps};
 use crate::base::watchdog::Whose;
@@ -125,10 +125,9 @@ fn run_to_end(
         ticket.reach_by(handle.clone());
         let (id, settings) = (server.new_connection_id(), server.settings());
         let info = ConnectionInfo::new(id, server, settings, ends, handle);
-        let connection = Connection::new(info, notices, ticket, seat).over(stream.rdma());
+        let connection =
+            Connection::new(info, notices, ticket, seat).over(stream.rdma()).keep_window(stream);
         let connection = Rc::new(connection);
-        let backlog = &connection.info.backlog;
-        backlog.keep_window(stream.quic().and_then(|quic| quic.allowance()));
         connection.members.charges.borrow_mut().push(charge);
         // `wind_up` runs at every end of the connection: after an orderly end, after a panic, and
         // when its core drops it.
@@ -175,8 +174,8 @@ impl EventLoop<'_> {
             yield_if_due().await;
             let (may_read, is_short) = self.prepare()?;
             let Self { stream, reader, in_flight, .. } = &mut *self;
-            let under_way = in_flight.len();
-            let look = connection.next_break_look();
+            let (under_way, look) = (in_flight.len(), connection.next_break_look());
+            let rests = connection.is_to_rest(may_read && under_way == 0, reader);
             connection.incoming.is_counted.set(under_way == 0 && !is_short);
             tokio::select! {
                 biased;
@@ -189,10 +188,9 @@ impl EventLoop<'_> {
                 }
                 () = any_ended(in_flight, stream, &connection.info), if !in_flight.is_empty() => {}
                 notice = connection.next_notice() => connection.heed(notice, stream),
-                // Other connections may free memory without a notice, so a timer wakes the loop to
-                // check the memory. The `async` block sets the timer only if the branch is enabled;
-                // otherwise `select!` would read the clock each time. Timers that are seldom set are
-                // in boxes, because an idle connection would keep their memory.
+                // Other connections may free memory without a notice, so a timer wakes the loop. The `async` block
+                // sets it only if the branch is enabled; otherwise `select!` would read the clock each time.
+                // Timers that are seldom set are in boxes, because an idle connection would keep their memory.
                 () = async { Box::pin(sleep(MEMORY_LOOK)).await }, if is_short => {}
                 () = async { Box::pin(connection.go_on(stream)).await }, if connection.incoming.is_paused() => {}
                 () = async { Box::pin(sleep_until(look.unwrap_or(logon.deadline))).await }, if look.is_some() => {
@@ -219,6 +217,7 @@ impl EventLoop<'_> {
                         end => connection.incoming.end_behind(end),
                     }
                 }
+                () = async { Box::pin(sleep(QUIC_REST_AFTER)).await }, if rests => connection.rest(stream),
                 () = &mut deadline, if logon.is_running() => {
                     logon.expire(connection.info.is_negotiated())?;
                     deadline.as_mut().reset(logon.deadline);
@@ -304,6 +303,10 @@ impl EventLoop<'_> {
     /// Begins the requests of a frame and of those that have come behind it.
     async fn begin_all(&mut self, mut frame: Buf) {
         let connection = self.connection;
+        connection.rouse();
+        if connection.is_doomed() {
+            return;
+        }
         let mut burst = Burst::of(frame.len());
         connection.incoming.count_small();
         connection.widen(self.stream, self.reader, frame.len());
@@ -506,6 +509,7 @@ impl Connection {
     /// the loop has counted before it waits holds for the first read.
     fn may_receive(&self, held: usize, in_flight: usize, is_inside: bool) -> Allowed {
         if self.incoming.is_held_back() {
+            self.rouse();
             // Nothing behind the frame that has begun.
             return if is_inside { Allowed::UpTo(SMALL_FRAME_BYTES) } else { Allowed::Nothing };
         }
@@ -514,7 +518,11 @@ impl Connection {
         }
         self.tally(held, in_flight);
         let fullness = self.info.server.ledger.relieve();
-        match self.room(fullness, in_flight) {
+        let room = self.room(fullness, in_flight);
+        if room != Room::All {
+            self.rouse();
+        }
+        match room {
             Room::All => Allowed::All,
             Room::None if !is_inside => Allowed::Nothing,
             Room::Small | Room::None => Allowed::UpTo(SMALL_FRAME_BYTES),

@@ -27,6 +27,7 @@ mod outgoing;
 mod protected;
 mod rdma;
 mod receive;
+mod rest;
 mod run;
 mod sent_break;
 mod stalls;
@@ -49,7 +50,7 @@ use crate::base::rates::HeldRequests;
 use crate::objects::activity::Stall;
 use crate::objects::admission::Ticket;
 use crate::objects::connection_info::ConnectionInfo;
-use crate::objects::ledger::{Holder, Tabs};
+use crate::objects::ledger::{Holder, Tabs, Window};
 use crate::objects::notice::Notices;
 use crate::objects::refusal::Doom;
 use attention::Attention;
@@ -85,6 +86,10 @@ pub(crate) struct Connection {
     /// Wakes the event loop: a response is to be sent although no request has ended, or the
     /// connection is to end.
     attention: Attention,
+    /// The charge for its windows. None unless it is of QUIC.
+    window: Option<Arc<Window>>,
+    /// True while no more is charged for them than for a new connection, because nothing is under way.
+    rests: Cell<bool>,
     /// Notices from other cores.
     notices: Notices,
     /// The device's part. None unless the transport moves data by RDMA.
@@ -121,6 +126,8 @@ impl Connection {
             stops: Cell::new(false),
             ended: tokio::sync::Notify::new(),
             attention: Attention::default(),
+            window: None,
+            rests: Cell::new(false),
             notices,
             rdma: None,
             tapped: captured::Tapped::default(),

@@ -84,6 +84,9 @@ pub const IDLE_SESSION_MINUTES: u32 = 15;
 /// How often idle sessions are looked for.
 pub const IDLE_LOOK: Duration = Duration::from_secs(15);
 
+/// Time without a request after which a connection of QUIC is not charged for the wide windows that it has.
+pub const QUIC_REST_AFTER: Duration = Duration::from_secs(1);
+
 /// How long accepting pauses when the system is out of descriptors or memory.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
