@@ -62,6 +62,12 @@ impl World {
 const SECTION: &str = "[quic]\nlisten = [\"127.0.0.1:PORT\"]\ncertificate = \"certificates/quic.crt\"\n\
                        key = \"certificates/quic.key\"\n";
 
+/// A certificate with an RSA key of 3,072 bits, and the key.
+const RSA: &[u8] = include_bytes!("rsa-3072.pem");
+
+/// Its fingerprint.
+const RSA_PIN: &str = "9fb739803db9455ec23485a593b01401be7bab324a9f4f9004411653e054b3dd";
+
 #[test]
 fn files_go_both_ways_through_a_confined_server() {
     let world = World::new(SECTION);
@@ -109,14 +115,26 @@ fn a_certificate_is_replaced_while_the_server_runs() {
     server.signal("-HUP");
     while world.frevo(&["ls", &world.url("")], &new).code != 0 {}
     assert_ne!(world.frevo(&["ls", &world.url("")], &old).code, 0);
+    let log = || fs::read_to_string(world.place.path("log")).unwrap();
+    let wait_for = |line: &str| {
+        while !log().contains(line) {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    };
+    // A long key of RSA is used, and the log tells what it costs.
+    assert!(!log().contains("RSA"), "{}", log());
+    for file in ["certificates/quic.crt", "certificates/quic.key"] {
+        fs::write(world.place.path(file), RSA).unwrap();
+    }
+    server.signal("-HUP");
+    wait_for("QUIC: the certificate has a long RSA key");
+    world.frevo(&["ls", &world.url("")], RSA_PIN).succeeds();
+    let new = RSA_PIN;
     // A damaged one leaves the one before in force, and the reload says so.
     fs::write(world.place.path("certificates/quic.crt"), "damaged").unwrap();
     server.signal("-HUP");
-    let log = || fs::read_to_string(world.place.path("log")).unwrap();
-    while !log().contains("reload failed") {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    world.frevo(&["ls", &world.url("")], &new).succeeds();
+    wait_for("reload failed");
+    world.frevo(&["ls", &world.url("")], new).succeeds();
     server.stop();
 }
 
