@@ -4,6 +4,7 @@
 //! The file can be hostile. What is remembered of it has limits, and nothing in it makes this code panic.
 
 mod answers;
+mod frames;
 mod line;
 mod requests;
 mod state;
@@ -16,9 +17,9 @@ use alloc::vec::Vec;
 use frevo_wire::transform::TransformHeader;
 use frevo_wire::{Header, Route};
 
-use crate::limits::MESSAGES_OF_FRAME;
 use crate::packet::parse::segment;
 use crate::pcapng::read::Captured;
+use frames::Message;
 pub use line::Line;
 use state::State;
 use streams::{Frame, StreamEvent, Streams};
@@ -74,16 +75,17 @@ impl Decoder {
     }
 
     fn content(&mut self, frame: &Frame, time_ns: Option<u64>, lines: &mut Vec<Line>) {
+        let Some(first) = frame.messages.first() else { return };
         let line = Line {
             time_ns,
             connection: frame.connection,
             is_of_server: frame.is_of_server,
-            bytes: u64::try_from(frame.len).unwrap_or(u64::MAX),
+            bytes: u64::try_from(first.len).unwrap_or(u64::MAX),
             ..Line::default()
         };
-        match frame.head.as_slice() {
-            [0xFE, ..] => self.messages(frame, &line, lines),
-            [0xFD, ..] => lines.push(sealed(&frame.head, line)),
+        match first.head.as_slice() {
+            [0xFE, ..] => self.messages(&frame.messages, &line, lines),
+            [0xFD, ..] => lines.push(sealed(&first.head, line)),
             [0xFC, ..] => lines.push(Line {
                 command: String::from("(compressed)"),
                 text: String::from("a compressed message"),
@@ -97,32 +99,19 @@ impl Decoder {
         }
     }
 
-    /// Splits a frame whose head alone is there.
-    fn messages(&mut self, frame: &Frame, line: &Line, lines: &mut Vec<Line>) {
-        let mut at = 0_usize;
+    fn messages(&mut self, messages: &[Message], line: &Line, lines: &mut Vec<Line>) {
         self.state.begin_frame();
-        for _ in 0..MESSAGES_OF_FRAME {
-            let rest = frame.head.get(at..).unwrap_or(&[]);
-            let Ok(header) = Header::parse(rest) else {
-                let text = "a message without a whole header";
+        for Message { head, len } in messages {
+            let Ok(header) = Header::parse(head) else {
                 lines.push(Line {
                     command: String::from("(malformed)"),
-                    text: text.into(),
+                    text: String::from("a message without a whole header"),
                     ..line.clone()
                 });
                 return;
             };
-            let next = usize::try_from(header.next_command).unwrap_or(usize::MAX);
-            let left = frame.len.saturating_sub(at);
-            let len = if next == 0 { left } else { next.min(left) };
-            let message = rest.get(..len).unwrap_or(rest);
-            let bytes = u64::try_from(len).unwrap_or(u64::MAX);
-            let line = Line { bytes, ..line.clone() };
-            lines.push(self.message(&header, message, line));
-            at = at.saturating_add(len);
-            if next == 0 || next < frevo_wire::header::HEADER_LEN || at >= frame.head.len() {
-                return;
-            }
+            let bytes = u64::try_from(*len).unwrap_or(u64::MAX);
+            lines.push(self.message(&header, head, Line { bytes, ..line.clone() }));
         }
     }
 

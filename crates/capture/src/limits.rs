@@ -43,8 +43,11 @@ pub const COMMENT_BYTES: usize = 4096;
 /// Connections of a file that are followed at once. The oldest one is forgotten for a further one.
 pub const FLOWS: usize = 256;
 
-/// Bytes at the head of a message that are kept while the rest of it passes by.
+/// Bytes at the heads of the messages of a frame, behind their headers, that are kept while the rest passes by.
 pub const HEAD_BYTES: usize = 64 << 10;
+
+/// Bytes at the head of a message with data of a file that are kept.
+pub const DATA_HEAD_BYTES: usize = 1 << 10;
 
 /// Segments that wait for an earlier one, of each direction of a connection.
 pub const WAITING_SEGMENTS: usize = 256;

@@ -13,6 +13,13 @@ use super::line::Line;
 use super::state::{Asked, State};
 use super::words;
 
+/// An answer, and the request that it belongs to if that is in the file.
+struct Answered<'a> {
+    header: &'a Header,
+    message: &'a [u8],
+    asked: Option<&'a Asked>,
+}
+
 /// Fills the line of an answer or a notification.
 pub(super) fn answer(state: &mut State, header: &Header, message: &[u8], line: &mut Line) {
     if header.message_id == u64::MAX {
@@ -49,18 +56,14 @@ pub(super) fn answer(state: &mut State, header: &Header, message: &[u8], line: &
         || header.status == Status::BUFFER_OVERFLOW
         || header.status == Status::MORE_PROCESSING_REQUIRED;
     if has_body {
-        describe(state, header, message, line, asked.as_ref());
+        let answered = Answered { header, message, asked: asked.as_ref() };
+        describe(state, &answered, line);
     }
 }
 
 /// Fills the text of an answer. One that cannot be read has none.
-fn describe(
-    state: &mut State,
-    header: &Header,
-    message: &[u8],
-    line: &mut Line,
-    asked: Option<&Asked>,
-) -> Option<()> {
+fn describe(state: &mut State, answered: &Answered<'_>, line: &mut Line) -> Option<()> {
+    let Answered { header, message, asked } = *answered;
     match header.command {
         Command::NEGOTIATE => {
             let response = negotiate::Response::parse(message).ok()?;
@@ -79,7 +82,7 @@ fn describe(
                 line.text.push_str(", continuously available");
             }
         }
-        Command::CREATE => created(state, header, message, line, asked)?,
+        Command::CREATE => created(state, answered, line)?,
         Command::CLOSE => {
             let id = asked.and_then(|asked| asked.file_id)?;
             state.close_file(header.session_id, id);
@@ -130,15 +133,9 @@ fn logged_on(message: &[u8], line: &mut Line) -> Option<()> {
     Some(())
 }
 
-fn created(
-    state: &mut State,
-    header: &Header,
-    message: &[u8],
-    line: &mut Line,
-    asked: Option<&Asked>,
-) -> Option<()> {
-    let response = create::Response::parse(message).ok()?;
-    state.name_file(header.session_id, response.file_id, &line.name);
+fn created(state: &mut State, answered: &Answered<'_>, line: &mut Line) -> Option<()> {
+    let response = create::Response::parse(answered.message).ok()?;
+    state.name_file(answered.header.session_id, response.file_id, &line.name);
     let act = match response.create_action {
         create::CreateAction::OPENED => String::from("opened"),
         create::CreateAction::CREATED => String::from("created"),
@@ -178,7 +175,7 @@ fn created(
             _ => {}
         }
     }
-    if asked.is_some_and(|asked| asked.lease_key.is_some()) && !is_leased {
+    if answered.asked.is_some_and(|asked| asked.lease_key.is_some()) && !is_leased {
         line.notes.push(String::from("lease: none was granted"));
     }
     Some(())

@@ -4,7 +4,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use crate::limits::{COMMENT_BYTES, FLOWS, HEAD_BYTES, WAITING_BYTES, WAITING_SEGMENTS};
+use super::frames::{Frames, Message};
+use crate::limits::{COMMENT_BYTES, FLOWS, WAITING_BYTES, WAITING_SEGMENTS};
 use crate::packet::parse::Segment;
 use crate::packet::{RST, SMB_PORT, SYN};
 use crate::recorder::LEFT_OUT;
@@ -16,10 +17,8 @@ pub(super) struct Frame {
     pub(super) connection: u32,
     /// True if the server sent it.
     pub(super) is_of_server: bool,
-    /// Its first bytes, at most [`HEAD_BYTES`].
-    pub(super) head: Vec<u8>,
-    /// Its length.
-    pub(super) len: usize,
+    /// Its messages.
+    pub(super) messages: Vec<Message>,
     /// The server.
     pub(super) server: SocketAddr,
     /// Comments of the file on the connection since the frame before it; empty for none.
@@ -79,20 +78,6 @@ struct Waiting {
     sequence: u32,
     payload: Vec<u8>,
     len: usize,
-}
-
-/// The frames of one direction.
-#[derive(Debug, Default)]
-struct Frames {
-    prefix: Vec<u8>,
-    head: Vec<u8>,
-    /// Length of the frame under way, and the bytes of it that have passed.
-    len: usize,
-    passed: usize,
-    /// True if bytes of the frame are missing: its head ends there.
-    is_cut: bool,
-    /// True while the beginning of a frame is looked for.
-    is_astray: bool,
 }
 
 impl Streams {
@@ -199,15 +184,15 @@ impl Flow {
             let is_of_server = side == self.server;
             found.push(StreamEvent::Lost { connection: self.connection, is_of_server });
         }
-        for (head, len) in frames {
+        for messages in frames {
             if self.connection == 0 {
                 *connections = connections.saturating_add(1);
                 self.connection = *connections;
                 found.push(StreamEvent::Opened(self.connection));
             }
             // The flags of a message tell its direction, whatever the ports are.
-            if let [0xFE, b'S', b'M', b'B', ..] = head.as_slice()
-                && let Some(flags) = head.get(16)
+            if let [0xFE, b'S', b'M', b'B', ..] = first_of(&messages)
+                && let Some(flags) = first_of(&messages).get(16)
             {
                 self.server = if flags & 1 != 0 { side } else { 1_usize.saturating_sub(side) };
             }
@@ -215,17 +200,19 @@ impl Flow {
             let connection = self.connection;
             let comment = core::mem::take(&mut self.comment);
             let server = self.ends.get(self.server).copied().unwrap_or(segment.to);
-            let frame = Frame { connection, is_of_server, head, len, server, comment };
+            let frame = Frame { connection, is_of_server, messages, server, comment };
             found.push(StreamEvent::Frame(frame));
         }
     }
 }
 
-/// The head of a frame, and its length.
-type Whole = (Vec<u8>, usize);
+/// Returns the head of the first message of a frame.
+fn first_of(messages: &[Message]) -> &[u8] {
+    messages.first().map_or(&[], |message| &message.head)
+}
 
 impl Half {
-    fn segment(&mut self, segment: &Segment<'_>, out: &mut Vec<Whole>, is_lost: &mut bool) {
+    fn segment(&mut self, segment: &Segment<'_>, out: &mut Vec<Vec<Message>>, is_lost: &mut bool) {
         if segment.flags & SYN != 0 {
             self.next = Some(segment.sequence.wrapping_add(1));
             self.frames = Frames::default();
@@ -235,7 +222,7 @@ impl Half {
             return;
         }
         let next = *self.next.get_or_insert_with(|| {
-            self.frames.is_astray = true;
+            self.frames = Frames::astray();
             segment.sequence
         });
         let ahead = segment.sequence.wrapping_sub(next);
@@ -256,9 +243,9 @@ impl Half {
     }
 
     /// Goes on behind the bytes that are not in the file. Takes at least one segment that waited.
-    fn give_up_gap(&mut self, seen: u32, out: &mut Vec<Whole>) {
+    fn give_up_gap(&mut self, seen: u32, out: &mut Vec<Vec<Message>>) {
         let next = self.next.unwrap_or(seen);
-        self.frames = Frames { is_astray: true, ..Frames::default() };
+        self.frames = Frames::astray();
         let first = self.waiting.iter().map(|one| one.sequence.wrapping_sub(next)).min();
         self.next = Some(next.wrapping_add(first.unwrap_or(0)));
         self.take_waiting(out);
@@ -271,7 +258,7 @@ impl Half {
     }
 
     /// Takes the segments that waited and whose turn has come.
-    fn take_waiting(&mut self, out: &mut Vec<Whole>) {
+    fn take_waiting(&mut self, out: &mut Vec<Vec<Message>>) {
         while let Some(next) = self.next {
             let is_due = |one: &Waiting| {
                 let ahead = one.sequence.wrapping_sub(next);
@@ -285,7 +272,7 @@ impl Half {
     }
 
     /// Takes the bytes of a segment that are new.
-    fn take(&mut self, sequence: u32, payload: &[u8], len: usize, out: &mut Vec<Whole>) {
+    fn take(&mut self, sequence: u32, payload: &[u8], len: usize, out: &mut Vec<Vec<Message>>) {
         let Some(next) = self.next else { return };
         let known = usize::try_from(next.wrapping_sub(sequence)).unwrap_or(usize::MAX);
         if known >= len {
@@ -297,82 +284,4 @@ impl Half {
         self.frames.take(payload, out);
         self.frames.skip(len.saturating_sub(payload.len()), out);
     }
-}
-
-impl Frames {
-    /// Takes bytes of the stream.
-    fn take(&mut self, mut bytes: &[u8], out: &mut Vec<Whole>) {
-        if self.is_astray {
-            if !is_beginning(bytes) {
-                return;
-            }
-            self.is_astray = false;
-        }
-        while !bytes.is_empty() {
-            if self.prefix.len() < 4 {
-                let wanted = 4_usize.saturating_sub(self.prefix.len()).min(bytes.len());
-                let (taken, rest) = bytes.split_at(wanted);
-                self.prefix.extend_from_slice(taken);
-                bytes = rest;
-                if let [kind, a, b, c] = *self.prefix.as_slice() {
-                    self.len = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(0);
-                    // Kinds of the NetBIOS session service, RFC 1002 4.3.1.
-                    if !matches!(kind, 0 | 0x81..=0x85) || kind == 0 && self.len < 4 {
-                        return self.stray();
-                    }
-                    self.end_if_whole(out);
-                }
-                continue;
-            }
-            let (taken, rest) =
-                bytes.split_at(self.len.saturating_sub(self.passed).min(bytes.len()));
-            let room = if self.is_cut { 0 } else { HEAD_BYTES.saturating_sub(self.head.len()) };
-            self.head.extend_from_slice(taken.get(..room).unwrap_or(taken));
-            self.passed = self.passed.saturating_add(taken.len());
-            bytes = rest;
-            if self.prefix.first() == Some(&0) && self.head.len() >= 4 && !is_smb(&self.head) {
-                return self.stray();
-            }
-            self.end_if_whole(out);
-        }
-    }
-
-    /// Skips bytes that were not captured.
-    fn skip(&mut self, count: usize, out: &mut Vec<Whole>) {
-        if count == 0 || self.is_astray {
-            return;
-        }
-        let left = self.len.saturating_sub(self.passed);
-        if self.prefix.len() < 4 || count > left || self.head.len() < 64 {
-            return self.stray();
-        }
-        self.is_cut = true;
-        self.passed = self.passed.saturating_add(count);
-        self.end_if_whole(out);
-    }
-
-    fn end_if_whole(&mut self, out: &mut Vec<Whole>) {
-        if self.passed < self.len {
-            return;
-        }
-        let head = core::mem::take(&mut self.head);
-        if self.prefix.first() == Some(&0) {
-            out.push((head, self.len));
-        }
-        *self = Self::default();
-    }
-
-    /// Loses the way: the next frame is looked for at the beginning of a segment.
-    fn stray(&mut self) {
-        *self = Self { is_astray: true, ..Self::default() };
-    }
-}
-
-/// True for bytes with which a frame begins.
-fn is_beginning(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&0) && bytes.get(4..).is_some_and(is_smb)
-}
-
-fn is_smb(message: &[u8]) -> bool {
-    matches!(message, [0xFC..=0xFF, b'S', b'M', b'B', ..])
 }

@@ -1,8 +1,9 @@
+use std::format;
 use std::string::ToString;
 use std::vec;
 
 use frevo_wire::codec::Writer;
-use frevo_wire::command::{close, create, oplock_break, read, tree_connect};
+use frevo_wire::command::{close, create, oplock_break, read, tree_connect, write};
 use frevo_wire::create_context::{
     CreateContext, CreateContexts, Lease, LeaseFlags, LeaseKey, LeaseState, ResponseContext,
 };
@@ -254,6 +255,72 @@ fn compounds_are_split() {
     assert_eq!([&*lines[0].command, &lines[1].command], ["CREATE", "CLOSE"]);
     assert_eq!(lines[1].name, "docs\\a.txt");
     assert_eq!(lines[0].bytes + lines[1].bytes, frame.len() as u64);
+}
+
+/// A compound of these messages.
+fn compound(messages: &[(Header, Vec<u8>)]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    for (at, (header, body)) in messages.iter().enumerate() {
+        let mut message = [&header.to_bytes()[..], body].concat();
+        if at + 1 < messages.len() {
+            message.resize(message.len().next_multiple_of(8), 0);
+            let next = u32::try_from(message.len()).unwrap();
+            message[20..24].copy_from_slice(&next.to_le_bytes());
+        }
+        frame.extend(message);
+    }
+    frame
+}
+
+/// A body whose offsets count from its message.
+fn body(fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut message = vec![0; 64];
+    fill(&mut Writer::from(&mut message, 0));
+    message.split_off(64)
+}
+
+#[test]
+fn compounds_of_any_length_are_split() {
+    let closed = body(|w| {
+        close::Request { flags: close::CloseFlags::EMPTY, file_id: FileId::ALL_ONES }.encode(w);
+    });
+    for len in [100, 65_536, 200_000, 1_000_000] {
+        let mut talk = Talk::new();
+        let data = vec![0xFE; len];
+        let mut asked = vec![(asks(Command::CREATE, 1), body(|w| create_request().encode(w)))];
+        let mut answered = vec![(
+            answers(Command::CREATE, 1, Status::SUCCESS),
+            body(|w| create_response().encode(w)),
+        )];
+        // Two writes, as a file that is put in one round trip has them, then two reads.
+        for id in [2, 3] {
+            let written = body(|w| write::Request::new(FileId::ALL_ONES, 0, &data).encode(w));
+            asked.push((asks(Command::WRITE, id), written));
+            let count = u32::try_from(len).unwrap();
+            let header = answers(Command::WRITE, id, Status::SUCCESS);
+            answered.push((header, body(|w| write::Response { count }.encode(w))));
+        }
+        for id in [4, 5] {
+            let read = body(|w| read::Request::new(FileId::ALL_ONES, 0, 1 << 20).encode(w));
+            asked.push((asks(Command::READ, id), read));
+            let header = answers(Command::READ, id, Status::SUCCESS);
+            answered.push((header, body(|w| read::Response::new(&data).encode(w))));
+        }
+        asked.push((asks(Command::CLOSE, 6), closed.clone()));
+        let header = answers(Command::CLOSE, 6, Status::SUCCESS);
+        answered.push((header, body(|w| close::Response::default().encode(w))));
+        talk.frame(false, &compound(&asked));
+        talk.frame(true, &compound(&answered));
+        let lines = talk.lines();
+        let commands: Vec<_> = lines.iter().map(|line| line.command.as_str()).collect();
+        let of_one = ["CREATE", "WRITE", "WRITE", "READ", "READ", "CLOSE"];
+        assert_eq!(commands, of_one.repeat(2), "{len}");
+        assert!(lines[6..].iter().all(|line| line.name == "docs\\a.txt"), "{lines:?}");
+        assert!(lines.iter().all(|line| line.notes.iter().all(|note| !note.contains("not in"))));
+        assert_eq!(lines[9].text, format!("{len} bytes"));
+        let bytes: u64 = lines.iter().map(|line| line.bytes).sum();
+        assert_eq!(bytes, (compound(&asked).len() + compound(&answered).len()) as u64);
+    }
 }
 
 #[test]

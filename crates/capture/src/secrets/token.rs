@@ -82,8 +82,13 @@ fn field_of(message: &[u8], at: usize) -> Option<(usize, usize)> {
     (len > 0).then_some((len, offset))
 }
 
-/// Overwrites the ciphertexts of Kerberos in a list of DER elements. Returns false if it is none.
-fn blank_elements(mut bytes: &mut [u8], depth: usize) -> bool {
+/// Judges the content of a DER element: its tag, its content, and the depth that is left below it. Returns
+/// false for a content that is to be overwritten as a whole.
+type Judge = fn(u8, &mut [u8], usize) -> bool;
+
+/// Goes through a list of DER elements, and overwrites the contents of which nothing is known. Returns false
+/// if it is no such list.
+fn each_element(mut bytes: &mut [u8], depth: usize, is_known: Judge) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     while !bytes.is_empty() {
         let Some(Element { tag, head, len }) = element(bytes) else { return false };
@@ -92,24 +97,28 @@ fn blank_elements(mut bytes: &mut [u8], depth: usize) -> bool {
         };
         bytes = rest;
         let content = one.get_mut(head..).unwrap_or(&mut []);
-        let is_known = match tag {
-            GSS => blank_gss(content, depth),
-            tag if KERBEROS.contains(&tag) => blank_ciphertexts(content, depth),
-            tag if tag & CONSTRUCTED != 0 => blank_elements(content, depth),
-            // A token inside: of NTLM, which was looked at, or of another form.
-            OCTETS if content.starts_with(NTLMSSP) => true,
-            OCTETS if content.first().is_some_and(|tag| *tag == GSS || KERBEROS.contains(tag)) => {
-                blank_elements(content, depth)
-            }
-            // A check of the mechanisms is short.
-            OCTETS => content.len() <= CHECK_MAX,
-            _ => true,
-        };
-        if !is_known {
+        if !is_known(tag, content, depth) {
             content.fill(0);
         }
     }
     true
+}
+
+/// Overwrites the ciphertexts of Kerberos in a list of DER elements. Returns false if it is none.
+fn blank_elements(bytes: &mut [u8], depth: usize) -> bool {
+    each_element(bytes, depth, |tag, content, depth| match tag {
+        GSS => blank_gss(content, depth),
+        tag if KERBEROS.contains(&tag) => blank_ciphertexts(content, depth),
+        tag if tag & CONSTRUCTED != 0 => blank_elements(content, depth),
+        // A token inside: of NTLM, which was looked at, or of another form.
+        OCTETS if content.starts_with(NTLMSSP) => true,
+        OCTETS if content.first().is_some_and(|tag| *tag == GSS || KERBEROS.contains(tag)) => {
+            blank_elements(content, depth)
+        }
+        // A check of the mechanisms is short.
+        OCTETS => content.len() <= CHECK_MAX,
+        _ => true,
+    })
 }
 
 /// A token of GSS-API: the mechanism, and its own token, which has a number before it in Kerberos.
@@ -128,21 +137,12 @@ fn blank_gss(content: &mut [u8], depth: usize) -> bool {
 }
 
 /// Overwrites all long octet strings: in these messages they are ciphertexts.
-fn blank_ciphertexts(mut bytes: &mut [u8], depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
-    while !bytes.is_empty() {
-        let Some(Element { tag, head, len }) = element(bytes) else { return false };
-        let Some((one, rest)) = bytes.split_at_mut_checked(head.saturating_add(len)) else {
-            return false;
-        };
-        bytes = rest;
-        let content = one.get_mut(head..).unwrap_or(&mut []);
-        let is_ciphertext = tag == OCTETS && content.len() >= CIPHERTEXT_MIN;
-        if is_ciphertext || tag & CONSTRUCTED != 0 && !blank_ciphertexts(content, depth) {
-            content.fill(0);
-        }
-    }
-    true
+fn blank_ciphertexts(bytes: &mut [u8], depth: usize) -> bool {
+    each_element(bytes, depth, |tag, content, depth| match tag {
+        OCTETS => content.len() < CIPHERTEXT_MIN,
+        tag if tag & CONSTRUCTED != 0 => blank_ciphertexts(content, depth),
+        _ => true,
+    })
 }
 
 /// The head of a DER element.
