@@ -3,13 +3,16 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use frevo_server::{CaptureStream, CaptureTarget, NotCaptured, Server};
 use hyper::StatusCode;
 use hyper::body::Bytes;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::limits::{CAPTURE_LOOK, CAPTURE_TIME};
@@ -52,13 +55,7 @@ impl CaptureBody {
             return Err((StatusCode::BAD_REQUEST, why));
         }
         match server.capture(target, self.bytes, self.secrets, by) {
-            Ok(stream) => Ok(Blocks {
-                stream,
-                end: Box::pin(sleep(time)),
-                look: Box::pin(sleep(Duration::ZERO)),
-                is_ending: false,
-                is_over: false,
-            }),
+            Ok(stream) => Ok(Blocks::new(stream, time)),
             Err(why @ NotCaptured::UnderWay) => Err((StatusCode::CONFLICT, why.to_string())),
             Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
         }
@@ -85,33 +82,42 @@ impl CaptureBody {
 
 /// The blocks of a capture, which ends with its time, its size, or when nobody takes them any more.
 pub(crate) struct Blocks {
-    stream: CaptureStream,
-    end: Pin<Box<Sleep>>,
+    stream: Arc<Mutex<CaptureStream>>,
     look: Pin<Box<Sleep>>,
-    /// True once its time has passed.
-    is_ending: bool,
     is_over: bool,
+    /// Ends the capture at its time, also if nobody asks for blocks then.
+    timer: AbortHandle,
 }
 
 impl Blocks {
+    fn new(stream: CaptureStream, time: Duration) -> Self {
+        let stream = Arc::new(Mutex::new(stream));
+        let timed = Arc::downgrade(&stream);
+        let timer = tokio::spawn(async move {
+            sleep(time).await;
+            if let Some(stream) = timed.upgrade() {
+                stream.lock().end();
+            }
+        });
+        let look = Box::pin(sleep(Duration::ZERO));
+        Self { stream, look, is_over: false, timer: timer.abort_handle() }
+    }
+
     /// Returns the next blocks; None after the last ones.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if !self.is_ending && self.end.as_mut().poll(cx).is_ready() {
-            self.is_ending = true;
-            self.stream.end();
-        }
         let mut blocks = Vec::new();
-        self.is_over = !self.stream.next(&mut blocks);
+        let mut stream = self.stream.lock();
+        self.is_over = !stream.next(&mut blocks);
         if !blocks.is_empty() {
             return Poll::Ready(Some(blocks.into()));
         }
         if self.is_over {
             return Poll::Ready(None);
         }
-        self.stream.wake_by(cx.waker());
+        stream.wake_by(cx.waker());
         self.look.as_mut().reset(Instant::now() + CAPTURE_LOOK);
         match self.look.as_mut().poll(cx) {
             Poll::Pending => Poll::Pending,
@@ -120,6 +126,12 @@ impl Blocks {
                 Poll::Pending
             }
         }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        self.timer.abort();
     }
 }
 
@@ -171,5 +183,23 @@ mod tests {
         }
         assert_eq!(began.elapsed().as_secs(), 60);
         assert!(file.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]));
+    }
+
+    /// A reader that stands still takes no blocks: the capture ends all the same, and another may begin.
+    #[tokio::test(start_paused = true)]
+    async fn a_capture_whose_reader_stands_still_ends_with_its_time() {
+        let server = Server::builder().build().unwrap();
+        let all = body(|body| body.all = true);
+        let mut blocks = all.begin(&server, "a test").unwrap();
+        sleep(Duration::from_secs(59)).await;
+        assert_eq!(status_of(&server, &all), 409);
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(status_of(&server, &all), 200);
+        // The reader gets the end of its file when it goes on.
+        let mut count = 0;
+        while let Some(more) = poll_fn(|cx| blocks.poll_next(cx)).await {
+            count += more.len();
+        }
+        assert!(count > 0);
     }
 }

@@ -7,15 +7,16 @@ mod client;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use client::draft::Draft;
-use client::files::{Want, lock_draft, read_draft};
+use client::draft::{Draft, Via};
+use client::files::{Want, data, lock_draft, read_draft};
 use client::logon::Setup;
 use client::world::{in_own_world, settings};
 use client::{Offer, World};
 use frevo_capture::decode::{Decoder, Line};
 use frevo_capture::pcapng::read::{Counted, Item, Reader, Step};
 use frevo_server::internal::state::Kind;
-use frevo_server::{CaptureStream, CaptureTarget, NotCaptured};
+use frevo_server::settings::Signing;
+use frevo_server::{CaptureStream, CaptureTarget, NotCaptured, Settings};
 use frevo_wire::Command;
 use frevo_wire::command::lock::LockFlags;
 
@@ -232,6 +233,34 @@ fn nobody_waits_for_a_capture_that_is_not_fetched() {
         let dropped = counted.dropped.unwrap();
         assert!(dropped > 250, "{dropped}");
         assert_eq!(counted.received.unwrap(), lines.len() as u64 + dropped);
+    });
+}
+
+/// The connection takes the beginning of a long READ, then the file changes: data that goes without a copy is
+/// read from it only when it is sent.
+#[test]
+fn data_of_other_sessions_is_not_copied_during_a_capture() {
+    const LEN: u32 = 2 << 20;
+    let unsigned = Settings { signing: Signing::Offered, ..settings() };
+    in_own_world(false, &World::new(unsigned), async |world| {
+        let user = Some(String::from("bob"));
+        let stream = begin(world, CaptureTarget { user, ..everything() });
+        for (user, last) in [("ann", 2), ("bob", 1)] {
+            world.file("big", vec![1; LEN as usize]);
+            let mut peer = world.connect_from("192.0.2.7".parse().unwrap()).unwrap();
+            peer.negotiate(&Offer::default()).await;
+            let logon = peer.log_on(user).await;
+            let mount = peer.mount(&logon, "data").await;
+            let file = peer.open_file(&mount, &Want::existing("big")).await;
+            let ids = peer.send(vec![mount.put(read_draft(file, 0, LEN))], Via::Plain).await;
+            peer.stream.readable().await.unwrap();
+            world.file("big", vec![2; LEN as usize]);
+            let replies = peer.collect(&ids).await;
+            let found = data(&replies[0]);
+            assert_eq!((found.len(), found[0]), (LEN as usize, 1));
+            assert_eq!(found[LEN as usize - 1], last, "{user}");
+        }
+        assert!(lines_of(stream).iter().any(|line| line.data_bytes == Some(LEN.into())));
     });
 }
 
