@@ -30,6 +30,9 @@ pub const PREFIX_BYTES: usize = 4;
 /// Type of a NetBIOS session request, RFC 1002 4.3.2.
 const SESSION_REQUEST: u8 = 0x81;
 
+/// Type of a NetBIOS session keep-alive, RFC 1002 4.3.7.
+const KEEP_ALIVE: u8 = 0x85;
+
 /// A positive session response, RFC 1002 4.3.3.
 const POSITIVE_SESSION_RESPONSE: [u8; PREFIX_BYTES] = [0x82, 0, 0, 0];
 
@@ -155,6 +158,7 @@ pub struct FrameReader {
     /// The longest frame for which memory is made now.
     longest: u32,
     session_request: SessionRequest,
+    keep_alives: bool,
     progress_timeout: Duration,
     partial: Partial,
     /// The next complete frame. Most come alone, and need no queue.
@@ -188,6 +192,7 @@ impl FrameReader {
             limit: limit.min(FRAME_BYTES_MAX),
             longest: u32::MAX,
             session_request: SessionRequest::Refused,
+            keep_alives: false,
             progress_timeout: FRAME_PROGRESS_TIMEOUT,
             partial: Partial::Nothing,
             next: None,
@@ -216,6 +221,11 @@ impl FrameReader {
     /// names it has (RFC 1002 4.3). Clients that know only port 139 send one on port 445, too.
     pub fn accept_session_request(&mut self) {
         self.session_request = SessionRequest::Accepted;
+    }
+
+    /// Skips NetBIOS keep-alives, which servers of SMB1 send between frames.
+    pub fn accept_keep_alives(&mut self) {
+        self.keep_alives = true;
     }
 
     /// Sets the limit for frames whose prefix has not arrived yet. It is raised after the logon.
@@ -555,7 +565,9 @@ impl FrameReader {
             // A complete session request stays in this state until its answer was sent.
             SessionRequest::Complete | SessionRequest::Begun | SessionRequest::Refused => {}
         }
-        if first != 0 && !is_session_request {
+        if first == KEEP_ALIVE && len == 0 && self.keep_alives {
+            self.partial = Partial::Nothing;
+        } else if first != 0 && !is_session_request {
             self.fault = Some(Fault::NotAFrame { first });
         } else if len > self.limit {
             self.fault = Some(Fault::TooLong { len, limit: self.limit });

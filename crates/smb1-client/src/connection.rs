@@ -4,16 +4,19 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use frevo_net::buffer::Buf;
+use frevo_net::frame_reader::{FrameReader, ReceiveError};
 use frevo_net::transport::Stream;
 use frevo_smb1::limits::FRAME_BYTES_MAX;
-use frevo_smb1::message::PREFIX_LEN;
-use frevo_smb1::netbios::Packet;
-use frevo_smb1::{Answer, Fault, Machine, Received, Request, Signer, Terms};
+use frevo_smb1::{Fault, Machine, Received, Request, Signer, Terms};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use crate::stream::{read_exactly, write_all};
+use crate::stream::write_all;
+
+/// The whole answer to a request.
+pub(crate) type Answer = frevo_smb1::Answer<Buf>;
 
 /// The end of a connection, for requests that were not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,20 +179,12 @@ async fn read(shared: Arc<Shared>) {
 }
 
 async fn read_all(shared: &Shared) -> Result<(), ReadFault> {
-    loop {
+    let mut reader = FrameReader::new(u32::try_from(FRAME_BYTES_MAX).unwrap_or(u32::MAX));
+    reader.accept_keep_alives();
+    // A message has a buffer of its own from a pool: large data is neither cleared nor copied.
+    while let Some(message) = reader.next(&shared.stream).await? {
         // A server that sends without end leaves turns to the other tasks of the thread.
         tokio::task::consume_budget().await;
-        let mut prefix = [0; PREFIX_LEN];
-        read_exactly(&shared.stream, &mut prefix).await?;
-        let length = match Packet::parse(prefix).map_err(Fault::Malformed)? {
-            Packet::KeepAlive => continue,
-            Packet::Message(length) => length.min(FRAME_BYTES_MAX),
-            Packet::Positive | Packet::Negative | Packet::Retarget => {
-                return Err(Fault::Unasked.into());
-            }
-        };
-        let mut message = vec![0; length];
-        read_exactly(&shared.stream, &mut message).await?;
         let mut state = shared.state.lock();
         if let Received::Answer(mid, answer) = state.machine.receive(message)?
             && let Some(waiter) = state.waiters.remove(&mid)
@@ -199,26 +194,29 @@ async fn read_all(shared: &Shared) -> Result<(), ReadFault> {
             let _ = waiter.answer.send(answer);
         }
     }
+    Err(ReadFault::Ended)
 }
 
 /// The reason why no more is read.
 #[derive(Debug)]
 enum ReadFault {
-    Lost(std::io::Error),
+    Ended,
+    Lost(ReceiveError),
     Fault(Fault),
 }
 
 impl fmt::Display for ReadFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Ended => f.write_str("the server has ended it"),
             Self::Lost(error) => write!(f, "{error}"),
             Self::Fault(fault) => write!(f, "the server broke the protocol: {fault}"),
         }
     }
 }
 
-impl From<std::io::Error> for ReadFault {
-    fn from(error: std::io::Error) -> Self {
+impl From<ReceiveError> for ReadFault {
+    fn from(error: ReceiveError) -> Self {
         Self::Lost(error)
     }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use frevo_client::ServerName;
 use frevo_client::internal::{Dial, Dialing};
-use frevo_net::memory;
 use frevo_net::transport::Stream;
+use frevo_net::{memory, socket};
 use frevo_smb1::message::PREFIX_LEN;
 use frevo_smb1::netbios::{ANY_SERVER, Packet, SESSION_PORT, session_request};
 use tokio::time::timeout;
@@ -90,7 +90,7 @@ fn is_unreachable(error: &io::Error) -> bool {
 }
 
 async fn connect(address: SocketAddr) -> io::Result<Stream> {
-    match timeout(DIAL_WITHIN, Stream::connect(address)).await {
+    match timeout(DIAL_WITHIN, socket::connect(address, None)).await {
         Ok(connected) => connected,
         Err(_elapsed) => Err(ErrorKind::TimedOut.into()),
     }
@@ -126,6 +126,7 @@ impl Dial for Smb1Dialer {
             let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
             let addresses = [address(0), address(DIRECT_PORT)];
             let (near, far) = memory::pair(BRIDGE_BYTES, addresses);
+            near.keep_memory();
             let (logon, host) = (Arc::clone(&self.logon), server.host.clone());
             tokio::spawn(Bridge::new(reached, logon, host, Stream::Memory(far)).serve());
             Ok(Stream::Memory(near))

@@ -21,7 +21,7 @@ pub const LOGON_ROUNDS: usize = 8;
 pub const BRIDGE_BYTES: usize = 4 << 20;
 
 /// Longest request of the client to the bridge, bytes.
-pub const REQUEST_BYTES_MAX: usize = (1 << 20) + 65_536;
+pub const REQUEST_BYTES_MAX: u32 = (1 << 20) + 65_536;
 
 /// Bytes of one READ or WRITE of the client: all pieces are asked for at once.
 pub const BRIDGE_IO_BYTES: u32 = 983_040;

@@ -16,7 +16,7 @@ use frevo_smb1::{Charset, CodePage, Signer, Terms};
 use frevo_wire::Status;
 use tokio::time::timeout;
 
-use crate::connection::{Connection, Gone};
+use crate::connection::{Answer, Connection, Gone};
 use crate::limits::{ANSWER_WITHIN, LOGON_ROUNDS};
 
 /// The messages that are signed.
@@ -281,7 +281,7 @@ impl Logon {
     fn end(
         &self,
         reached: &Reached,
-        answer: &frevo_smb1::Answer,
+        answer: &Answer,
         action: SetupAction,
         signer: Option<Signer>,
     ) -> Result<(), NotLoggedOn> {

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Deref;
 
 use frevo_wire::Status;
 use frevo_wire::codec::{Malformed, Parsed};
@@ -106,11 +107,11 @@ pub struct Sent {
     pub frame: Vec<u8>,
 }
 
-/// The meaning of a received message.
+/// The meaning of a received message, whose bytes are a `M`.
 #[derive(Debug)]
-pub enum Received {
+pub enum Received<M = Vec<u8>> {
     /// The whole answer to the request with this number.
-    Answer(u16, Answer),
+    Answer(u16, Answer<M>),
     /// A part of an answer.
     Part,
     /// A notice that needs no answer, since this client holds no oplocks.
@@ -119,13 +120,13 @@ pub enum Received {
 
 /// The whole answer to a request.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Answer<M = Vec<u8>> {
     status: Status,
-    message: Vec<u8>,
+    message: M,
     results: Results,
 }
 
-impl Answer {
+impl<M: Deref<Target = [u8]>> Answer<M> {
     /// Returns the status.
     pub const fn status(&self) -> Status {
         self.status
@@ -145,7 +146,7 @@ impl Answer {
     }
 
     /// Returns the last message of the answer, from its header.
-    pub fn into_message(self) -> Vec<u8> {
+    pub fn into_message(self) -> M {
         self.message
     }
 
@@ -202,7 +203,7 @@ impl Machine {
     ///
     /// # Errors
     /// None: it was parsed before.
-    pub fn note_user(&mut self, answer: &Answer) -> Parsed<()> {
+    pub fn note_user<M: Deref<Target = [u8]>>(&mut self, answer: &Answer<M>) -> Parsed<()> {
         self.user = answer.response()?.header.user;
         Ok(())
     }
@@ -211,7 +212,11 @@ impl Machine {
     ///
     /// # Errors
     /// If it is not signed by one who knows the password.
-    pub fn sign_after(&mut self, answer: &Answer, signer: Signer) -> Result<(), Fault> {
+    pub fn sign_after<M: Deref<Target = [u8]>>(
+        &mut self,
+        answer: &Answer<M>,
+        signer: Signer,
+    ) -> Result<(), Fault> {
         let is_flagged = answer.response()?.header.flags2.contains(Flags2::SECURITY_SIGNATURE);
         if !is_flagged || !signer.is_signed(&answer.message, 1) {
             return Err(Fault::WrongSignature);
@@ -278,7 +283,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the server violates the protocol.
-    pub fn receive(&mut self, message: Vec<u8>) -> Result<Received, Fault> {
+    pub fn receive<M: Deref<Target = [u8]>>(&mut self, message: M) -> Result<Received<M>, Fault> {
         let response = Response::parse(&message)?;
         let header = response.header;
         if !header.is_reply {

@@ -508,6 +508,35 @@ async fn polls_of_a_large_frame() -> usize {
 }
 
 #[test]
+fn keep_alives_are_skipped_if_they_are_accepted() {
+    let frames = [body(100, 1), body(0, 2), body(70_000, 3)];
+    let mut wire = vec![KEEP_ALIVE, 0, 0, 0];
+    for frame in &frames {
+        wire.extend(framed(std::slice::from_ref(frame)));
+        wire.extend([KEEP_ALIVE, 0, 0, 0, KEEP_ALIVE, 0, 0, 0]);
+    }
+    real_time().block_on(async {
+        for accepts in [true, false] {
+            let (mut client, server) = accepted().await;
+            let wire = wire.clone();
+            let writer = std::thread::spawn(move || client.write_all(&wire));
+            let mut reader = FrameReader::new(FRAME_BYTES_MAX);
+            if !accepts {
+                let refused = reader.next(&server).await;
+                assert!(matches!(refused, Err(ReceiveError::NotAFrame { first: KEEP_ALIVE })));
+                continue;
+            }
+            reader.accept_keep_alives();
+            for frame in &frames {
+                assert!(*reader.next(&server).await.unwrap().unwrap() == **frame);
+            }
+            writer.join().unwrap().unwrap();
+            assert!(reader.next(&server).await.unwrap().is_none());
+        }
+    });
+}
+
+#[test]
 fn a_large_frame_wakes_its_reader_seldom() {
     // On a busy machine parts of a frame may be delayed, which causes more polls. So the best of
     // ten runs counts.

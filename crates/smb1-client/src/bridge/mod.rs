@@ -12,9 +12,9 @@ mod reply;
 mod server;
 mod session;
 
-use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
+use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::{echo, logoff};
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::logon::{Logon, Reached};
-use crate::stream::{read_exactly, write_all};
+use crate::stream::write_all;
 use reply::{Good, Reply};
 use server::{Failed, Server};
 
@@ -64,31 +64,20 @@ impl Bridge {
     /// Answers requests until either end is gone.
     pub(crate) async fn serve(self) {
         let bridge = Arc::new(self);
+        let mut reader = FrameReader::new(REQUEST_BYTES_MAX);
         let mut tasks = JoinSet::new();
         loop {
             let frame = tokio::select! {
-                frame = bridge.receive() => frame,
+                frame = reader.next(&bridge.stream) => frame,
                 () = bridge.server.ended() => break,
             };
-            let Ok(frame) = frame else { break };
+            let Ok(Some(frame)) = frame else { break };
             while tasks.try_join_next().is_some() {}
             let bridge = Arc::clone(&bridge);
             tasks.spawn(async move { bridge.answer(&frame).await });
         }
         // The client hears of the end and comes back, if it wants to.
         bridge.stream.abort();
-    }
-
-    async fn receive(&self) -> io::Result<Vec<u8>> {
-        let mut prefix = [0; 4];
-        read_exactly(&self.stream, &mut prefix).await?;
-        let length = usize::try_from(u32::from_be_bytes(prefix)).unwrap_or(usize::MAX);
-        if length > REQUEST_BYTES_MAX {
-            return Err(ErrorKind::InvalidData.into());
-        }
-        let mut frame = vec![0; length];
-        read_exactly(&self.stream, &mut frame).await?;
-        Ok(frame)
     }
 
     /// Answers the requests of a frame, one after the other.

@@ -3,18 +3,19 @@
 use std::io;
 use std::ops::Range;
 
-use frevo_smb1::Answer;
+use frevo_net::buffer::Buf;
 use frevo_wire::codec::Writer;
 use frevo_wire::error_response::ErrorResponse;
 use frevo_wire::file_id::FileId;
 use frevo_wire::header::{HEADER_LEN, Route};
 use frevo_wire::{Header, HeaderFlags, Status};
 
+use crate::connection::Answer;
 use crate::limits::KEPT_BESIDE_DATA;
 
 /// A part of a message of the server.
 pub(super) struct Piece {
-    message: Vec<u8>,
+    message: Buf,
     range: Range<usize>,
 }
 
@@ -25,7 +26,7 @@ impl Piece {
         if message.len() <= range.len().saturating_add(KEPT_BESIDE_DATA) {
             return Self { message, range };
         }
-        let message = message.get(range).unwrap_or_default().to_vec();
+        let message = Buf::copy_of(message.get(range).unwrap_or_default());
         Self { range: 0..message.len(), message }
     }
 

@@ -11,13 +11,13 @@ use frevo_smb1::info::DosZone;
 use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::open::Fid;
 use frevo_smb1::tree::Service;
-use frevo_smb1::{Answer, Charset, Request, Unmappable, session};
+use frevo_smb1::{Charset, Request, Unmappable, session};
 use frevo_wire::Status;
 use frevo_wire::codec::Malformed;
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 
-use crate::connection::Gone;
+use crate::connection::{Answer, Gone};
 use crate::logon::{Logon, Reached};
 
 /// A request that was not carried out.
