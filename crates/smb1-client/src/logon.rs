@@ -236,7 +236,8 @@ impl Logon {
             let answer = connection.call(0, &request).await?;
             let is_last = match answer.status() {
                 Status::SUCCESS => true,
-                Status::MORE_PROCESSING_REQUIRED => false,
+                // MS-CIFS 2.2.2.4: a server without statuses of NT has one code for both.
+                Status::MORE_PROCESSING_REQUIRED | Status::BUFFER_OVERFLOW => false,
                 status => return Err(NotLoggedOn::Status(status)),
             };
             let response = answer.response().map_err(|_| WRONG)?;

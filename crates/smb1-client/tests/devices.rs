@@ -98,6 +98,31 @@ async fn a_rename_to_a_name_that_exists_loses_no_file() {
 }
 
 #[tokio::test]
+async fn shares_are_listed_by_servers_without_remote_procedure_calls() {
+    let refuses_pipes: device::Change = |command, mut answer| {
+        if command == Command::NT_CREATE_ANDX {
+            // STATUS_OBJECT_NAME_NOT_FOUND, without words and bytes
+            answer[5..9].copy_from_slice(&0xC000_0034_u32.to_le_bytes());
+            answer[32..35].fill(0);
+            answer.truncate(35);
+        }
+        Some(answer)
+    };
+    for capabilities in [OLD, device::NEW] {
+        let device = Device { capabilities, change: refuses_pipes, ..Device::default() };
+        let (_device, address) = device.start().await;
+        let (client, server) = client(address, Settings::default());
+        let session = client.connect(server, user()).await.unwrap();
+        let shares = session.shares().await.unwrap();
+        let told: Vec<_> = shares
+            .iter()
+            .map(|share| (&*share.name, &*share.comment, share.is_disk, share.is_special))
+            .collect();
+        assert_eq!(told, [("JOBS", "Loöp", true, false), ("C$", "", true, true)]);
+    }
+}
+
+#[tokio::test]
 async fn no_password_is_sent_in_plain_text_unless_the_user_says_so() {
     let plain = || Device { security_mode: 0x01, capabilities: OLD, ..Device::default() };
     let (device, address) = plain().start().await;

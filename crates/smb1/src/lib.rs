@@ -45,6 +45,7 @@ pub mod negotiate;
 pub mod netbios;
 pub mod open;
 pub mod session;
+pub mod shares;
 mod signing;
 mod status;
 pub mod transaction;

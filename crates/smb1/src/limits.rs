@@ -29,3 +29,6 @@ pub const BLOB_BYTES_MAX: usize = 0xFFFF;
 
 /// Names in the answer to a NetBIOS name query.
 pub const NETBIOS_NAMES_MAX: usize = 128;
+
+/// Data of a list of shares that is asked for, bytes.
+pub const LIST_BYTES: u16 = 0x7FFF;

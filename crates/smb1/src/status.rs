@@ -24,7 +24,7 @@ pub(crate) fn status(header: &Header) -> Status {
 fn from_smb_status(class: u32, code: u32) -> Status {
     match (class, code) {
         (0, _) => Status::SUCCESS,
-        (DOS, 0x0001) => Status::NOT_IMPLEMENTED,
+        (DOS, 0x0001) | (SERVER, 0x0040) => Status::NOT_IMPLEMENTED,
         (DOS, 0x0002) => Status::OBJECT_NAME_NOT_FOUND,
         (DOS, 0x0003) => Status::OBJECT_PATH_NOT_FOUND,
         (DOS, 0x0004) => Status::TOO_MANY_OPENED_FILES,
@@ -44,7 +44,8 @@ fn from_smb_status(class: u32, code: u32) -> Status {
         (DOS, 0x0070) | (HARDWARE, 0x0027) => Status::DISK_FULL,
         (DOS, 0x007B) => Status::OBJECT_NAME_INVALID,
         (DOS, 0x007C) => Status::INVALID_INFO_CLASS,
-        (DOS, 0x00EA) => Status::BUFFER_OVERFLOW,
+        // MS-CIFS 2.2.4.35.2 has it in the other class.
+        (DOS | SERVER, 0x00EA) => Status::BUFFER_OVERFLOW,
         (SERVER, 0x0002) => Status::LOGON_FAILURE,
         (SERVER, 0x0005) => Status::NETWORK_NAME_DELETED,
         (SERVER, 0x0006) => Status::BAD_NETWORK_NAME,
@@ -85,6 +86,7 @@ mod tests {
         assert_eq!(of(0x0002_0001, Flags2::EMPTY), Status::OBJECT_NAME_NOT_FOUND);
         assert_eq!(of(0x0002_0002, Flags2::EMPTY), Status::LOGON_FAILURE);
         assert_eq!(of(0x0027_0003, Flags2::EMPTY), Status::DISK_FULL);
+        assert_eq!(of(0x00EA_0002, Flags2::EMPTY), Status::BUFFER_OVERFLOW);
         assert_eq!(of(0x7777_0009, Flags2::EMPTY), Status::UNSUCCESSFUL);
         assert_eq!(of(0xC000_0034, Flags2::NT_STATUS), Status::OBJECT_NAME_NOT_FOUND);
         assert_eq!(of(0, Flags2::EMPTY), Status::SUCCESS);

@@ -5,7 +5,7 @@ use frevo_smb1::info::{self, AllInfo, Allocation, DosZone, FsLevel, QueryLevel, 
 use frevo_smb1::negotiate::{self, Negotiated};
 use frevo_smb1::open::{Fid, OldAccess, OldOpen, Opened};
 use frevo_smb1::session::{self, SetUp};
-use frevo_smb1::{Answer, Charset, CodePage, Machine, Received, Request, Terms, data, netbios, tree};
+use frevo_smb1::{Answer, Charset, CodePage, Machine, Received, Request, Terms, data, netbios, shares, tree};
 
 /// Most bytes that the READ of an input asks for.
 const ASKED: u32 = 0x1_0010;
@@ -95,6 +95,7 @@ fn parsed(kind: u8, charset: Charset, answer: &Answer) {
     let _ = AllInfo::parse_standard(&results.data, zone);
     let _ = Allocation::parse(&results.data);
     let _ = UnixInfo::parse(&results.data).map(|found| found.set_large_io(charset));
+    let _ = shares::listed(results, CodePage::Cp850);
     let pages = [search.first_found(results).map(|(_, page)| page), search.next_found(results)];
     for page in pages.into_iter().flatten() {
         assert!(page.is_end || !page.entries.is_empty(), "a search that never ends");

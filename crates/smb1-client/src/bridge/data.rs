@@ -62,6 +62,13 @@ impl Server {
             return Err(Failed::Status(Status::INVALID_DEVICE_REQUEST));
         }
         let is_pipe = open.tree.service == Service::Pipe;
+        if let Some(pipe) = &open.pipe {
+            let most = usize::try_from(request.length).unwrap_or(usize::MAX);
+            let (data, status) = pipe.read(most)?;
+            let count = u32::try_from(data.len()).unwrap_or(u32::MAX);
+            let head = response_head(count, 0, ReadResponseFlags::EMPTY);
+            return Ok(Good::of(|w| _ = w.bytes(&head).bytes(&data)).with_status(status));
+        }
         let most = if is_pipe { PIPE_BYTES } else { self.reached.read_bytes(open.tree.is_unix) };
         let length = if is_pipe { request.length.min(most) } else { request.length };
         check_reach(self, request.offset, length)?;
@@ -135,6 +142,10 @@ impl Server {
         let open = self.open(named(request.file_id, related))?;
         let most = self.reached.write_bytes(open.tree.is_unix);
         let length = u32::try_from(request.data.len()).unwrap_or(u32::MAX);
+        if let Some(pipe) = &open.pipe {
+            pipe.write(request.data)?;
+            return Ok(Good::of(|w| write::Response { count: length }.encode(w)));
+        }
         check_reach(self, request.offset, length)?;
         let all = parts(0, length, most).map(|part| {
             let from = usize::try_from(part.offset).unwrap_or(usize::MAX);
@@ -184,13 +195,22 @@ impl Server {
         }
         let file_id = named(request.file_id, related);
         let open = self.open(file_id)?;
+        let answered = |output: &[u8], status| {
+            let response =
+                ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output };
+            Good::of(|w| response.encode(w)).with_status(status)
+        };
+        if let Some(pipe) = &open.pipe {
+            pipe.write(request.input)?;
+            let most = usize::try_from(request.max_output_response).unwrap_or(usize::MAX);
+            let (output, status) = pipe.read(most)?;
+            return Ok(answered(&output, status));
+        }
         let most = u16::try_from(request.max_output_response).unwrap_or(u16::MAX);
         let transact = transact_pipe(self.charset(), open.fid()?, request.input, most)?;
         let also = Status::BUFFER_OVERFLOW;
         let answer = self.ask_also(open.tree.number, &transact, also).await?;
-        let output = &*answer.results().data;
-        let response = ioctl::Response { ctl_code: request.ctl_code, file_id, input: &[], output };
-        Ok(Good::of(|w| response.encode(w)).with_status(answer.status()))
+        Ok(answered(&answer.results().data, answer.status()))
     }
 }
 

@@ -11,6 +11,7 @@ mod rename;
 mod reply;
 mod server;
 mod session;
+mod shares;
 
 use std::sync::Arc;
 

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 
 use super::reply::Good;
 use super::server::{Failed, Open, Server, Tree, named};
+use super::shares::ListPipe;
 
 /// The rights for which a server without the commands of NT must open a file.
 const DATA: AccessMask = AccessMask(
@@ -32,6 +33,16 @@ const DATA: AccessMask = AccessMask(
 const WRITES: AccessMask =
     AccessMask(AccessMask::WRITE_DATA.0 | AccessMask::APPEND_DATA.0 | 0x5000_0000);
 
+/// An open file, directory or pipe of a request.
+struct Made {
+    opened: Opened,
+    /// The server's Open; None for one that the server need not know.
+    fid: Option<open::Fid>,
+    /// True if the file is to be removed when it is closed, and the server does not do that.
+    removes: bool,
+    pipe: Option<ListPipe>,
+}
+
 impl Server {
     pub(super) async fn create(&self, message: &[u8], tree: u32) -> Result<Good, Failed> {
         let request = create::Request::parse(message)?;
@@ -40,11 +51,19 @@ impl Server {
         if names::has_wildcards(&path) {
             return Err(Failed::Status(Status::OBJECT_NAME_INVALID));
         }
-        let (opened, fid, removes) = if self.has(Capabilities::NT_SMBS) {
-            let opened = self.create_new(&request, &tree, &path).await?;
-            (opened, Some(opened.fid), false)
+        let made = if self.has(Capabilities::NT_SMBS) {
+            self.create_new(&request, &tree, &path).await
         } else {
-            self.create_old(&request, &tree, &path).await?
+            self.create_old(&request, &tree, &path).await
+        };
+        let Made { opened, fid, removes, pipe } = match made {
+            Err(Failed::Status(status)) if tree.service == Service::Pipe => Made {
+                opened: ListPipe::opened(),
+                fid: None,
+                removes: false,
+                pipe: Some(self.list_pipe(&tree, &path, status).await?),
+            },
+            made => made?,
         };
         let contexts = match fid.filter(|_| wants_number(message, &request)) {
             Some(fid) => self.number(&tree, fid).await?,
@@ -57,6 +76,7 @@ impl Server {
             is_directory: opened.is_directory,
             len: AtomicU64::new(opened.len),
             removes: AtomicBool::new(removes),
+            pipe,
             search: tokio::sync::Mutex::default(),
         });
         let response = create::Response {
@@ -100,7 +120,7 @@ impl Server {
         request: &create::Request<'_>,
         tree: &Tree,
         path: &str,
-    ) -> Result<Opened, Failed> {
+    ) -> Result<Made, Failed> {
         let create = Create {
             name: path,
             desired_access: request.desired_access.0,
@@ -110,7 +130,8 @@ impl Server {
             options: request.create_options.0,
         };
         let answer = self.ask(tree.number, &create.request(self.charset())?).await?;
-        Ok(Opened::parse(&answer.response()?)?)
+        let opened = Opened::parse(&answer.response()?)?;
+        Ok(Made { opened, fid: Some(opened.fid), removes: false, pipe: None })
     }
 
     /// Opens a file of a server without the commands of NT. Such a server opens no directories.
@@ -119,7 +140,7 @@ impl Server {
         request: &create::Request<'_>,
         tree: &Tree,
         path: &str,
-    ) -> Result<(Opened, Option<open::Fid>, bool), Failed> {
+    ) -> Result<Made, Failed> {
         let charset = self.charset();
         if tree.service != Service::Disk {
             return Err(Failed::Status(Status::NOT_SUPPORTED));
@@ -157,7 +178,7 @@ impl Server {
             let answer = self.ask(tree.number, &old.request(charset)?).await?;
             let opened = Opened::parse_old(&answer.response()?, self.zone())?;
             self.check_length(tree, &opened).await?;
-            return Ok((opened, Some(opened.fid), removes));
+            return Ok(Made { opened, fid: Some(opened.fid), removes, pipe: None });
         }
         let found = self.look(tree, Subject::Path(path)).await?;
         if found.is_directory && options.contains(CreateOptions::NON_DIRECTORY_FILE) {
@@ -178,7 +199,7 @@ impl Server {
             len: found.len,
             is_directory: found.is_directory,
         };
-        Ok((opened, None, removes))
+        Ok(Made { opened, fid: None, removes, pipe: None })
     }
 
     /// Refuses a file whose length does not fit the 32 bits of OPEN_ANDX: there is data behind its end.

@@ -17,6 +17,7 @@ use frevo_wire::codec::Malformed;
 use frevo_wire::file_id::FileId;
 use parking_lot::Mutex;
 
+use super::shares::ListPipe;
 use crate::connection::{Answer, Gone};
 use crate::logon::{Logon, Reached};
 
@@ -79,6 +80,8 @@ pub(super) struct Open {
     pub(super) len: AtomicU64,
     /// True if the file is to be removed when it is closed, and the server does not do that.
     pub(super) removes: AtomicBool,
+    /// A pipe that the server does not have, at which the bridge answers.
+    pub(super) pipe: Option<ListPipe>,
     pub(super) search: tokio::sync::Mutex<Listing>,
 }
 

@@ -188,6 +188,9 @@ impl Device {
             Command::TRANSACTION2 => {
                 self.transaction(header, number(28), &message[33 + words.len()..])
             }
+            Command::TRANSACTION if message.ends_with(b"WrLeh\0B13BWz\0\x01\0\xFF\x7F") => {
+                listed(header)
+            }
             Command::WRITE_ANDX => {
                 let data = &message[usize::from(number(22))..];
                 self.written.lock().extend_from_slice(data);
@@ -289,6 +292,23 @@ fn read(header: &Header, offset: u64, length: u64, file_len: u64) -> Vec<u8> {
         w.u16(0xFFFF).u16(0).u16(0).bytes(&count[..2]).u16(60).bytes(&count[2..]).zeros(8);
     });
     reply(header, &words, &[&[0][..], &data].concat())
+}
+
+/// The shares `JOBS` and `C$`, by NetShareEnum of MS-RAP.
+fn listed(header: &Header) -> Vec<u8> {
+    let mut data = Vec::new();
+    let w = &mut Writer::new(&mut data);
+    // The comments are behind both entries; the converter is 0x1000.
+    w.bytes(b"JOBS").zeros(10).u16(0).u16(0x1000 + 40).u16(0);
+    w.bytes(b"C$").zeros(12).u16(0).u16(0x1000 + 45).u16(0);
+    w.bytes(b"Lo\x94p\0\0");
+    let count = u16::try_from(data.len()).unwrap();
+    let mut words = Vec::new();
+    let w = &mut Writer::new(&mut words);
+    w.u16(8).u16(count).u16(0).u16(8).u16(56).u16(0).u16(count).u16(64).u16(0).u16(0);
+    let parameters = [0u16, 0x1000, 2, 2].into_iter().flat_map(u16::to_le_bytes);
+    let bytes: Vec<u8> = [0].into_iter().chain(parameters).chain(data).collect();
+    reply(header, &words, &bytes)
 }
 
 /// An answer with these words and bytes.
