@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use frevo_client::{Cause, Error, Metadata, Share, Status};
+use frevo_client::{Cause, Error, File, Metadata, Share, Status};
 
 use super::bandwidth::Limit;
 use super::connection_options::Copying;
@@ -143,6 +143,56 @@ fn part_of(name: &str, share: &Share, path: &str, found: &Metadata) -> String {
     part_name(name, &[url.as_bytes(), &found.len().to_le_bytes(), created, modified, changed])
 }
 
+/// Bytes at the end of a partial copy that are compared with its source.
+const COMPARED: u64 = 65_536;
+
+/// The certainty that a source is the one that it was, because its partial copy has the name for its times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    /// The server keeps several times, fine ones.
+    Certain,
+    /// The server tells one time for all: it has no others, and this one may be two seconds coarse.
+    Doubtful,
+    /// The server tells no times.
+    Unknown,
+}
+
+impl Version {
+    fn of(found: &Metadata) -> Self {
+        let times = [found.created(), found.modified(), found.changed()];
+        Self::by_times(times.map(|time| frevo_client::internal::file_time(time).0))
+    }
+
+    fn by_times([created, modified, changed]: [u64; 3]) -> Self {
+        match modified {
+            0 if created == 0 && changed == 0 => Self::Unknown,
+            _ if created == modified && modified == changed => Self::Doubtful,
+            _ => Self::Certain,
+        }
+    }
+}
+
+/// Returns true if a partial copy is of this version of its source up to `end`, so that it is continued. In
+/// doubt its last bytes, which `ours` returns by their offset and number, are compared.
+async fn is_of_version<R: Future<Output = Option<Vec<u8>>>>(
+    source: &File,
+    found: &Metadata,
+    end: u64,
+    ours: impl FnOnce(u64, u32) -> R,
+) -> frevo_client::Result<bool> {
+    let from = end.saturating_sub(COMPARED);
+    let count = u32::try_from(end - from).unwrap_or(u32::MAX);
+    match Version::of(found) {
+        Version::Certain => Ok(true),
+        _ if count == 0 => Ok(true),
+        Version::Unknown => Ok(false),
+        Version::Doubtful => {
+            let theirs = source.read_bytes(from, count).await?;
+            Ok(ours(from, count).await.is_some_and(|ours| *ours == *theirs))
+        }
+    }
+}
+
 fn local_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
     let path = path.display().to_string();
     move |error| Error::new(Cause::Local(Arc::new(error)), operation, path.clone())
@@ -239,6 +289,19 @@ mod tests {
             assert!(is_part(one) && !all[..at].contains(one), "{all:?}");
         }
         assert_eq!(part_name("x", &[b"a"]), part_name("x", &[b"a"]));
+    }
+
+    #[test]
+    fn a_version_is_certain_if_the_server_keeps_more_than_one_time() {
+        for (times, expected) in [
+            ([0, 0, 0], Version::Unknown),
+            ([7, 7, 7], Version::Doubtful),
+            ([5, 7, 7], Version::Certain),
+            ([0, 7, 0], Version::Certain),
+            ([7, 0, 7], Version::Certain),
+        ] {
+            assert_eq!(Version::by_times(times), expected, "{times:?}");
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@ use super::parts::Part;
 use super::replace::{Replaced, put_in_place_later};
 use super::stale::clean_remote;
 use super::{
-    CopyOptions, WRITES_AT_ONCE, is_small, local_error, may_go_on, opened_as, part_of, steady,
+    CopyOptions, WRITES_AT_ONCE, is_of_version, is_small, local_error, may_go_on, opened_as,
+    part_of, steady,
 };
 
 /// Copies from one share to another: on the server when both are on one and it can, else
@@ -90,7 +91,16 @@ async fn fill(
     let same = is_same_server(from, to);
     // The earlier run may have written pieces out of order, by at most STORE_WINDOW, so the copy
     // continues that far before the end of the partial copy.
-    let begun = file.metadata_at_open().len().saturating_sub(STORE_WINDOW).min(len);
+    let mut there = file.metadata_at_open().len();
+    let begun = there.saturating_sub(STORE_WINDOW).min(len);
+    let ours = |from, count| async move {
+        file.read_bytes(from, count).await.ok().map(|bytes| bytes.to_vec())
+    };
+    if !is_of_version(source, metadata, begun, ours).await? {
+        file.set_len(0).await?;
+        there = 0;
+    }
+    let begun = begun.min(there);
     how.progress.advance(begun);
     let mut at = begun;
     let data = sparse::there(source, metadata).await?;
@@ -100,7 +110,7 @@ async fn fill(
     let hides_holes = !same && sparse::is_whole(&data, len) && metadata.allocation() < len;
     let leaves_holes = hides_holes && sets_sparse(file).await?;
     let data = sparse::allowed(file, data, len).await?;
-    let end = sparse::end(&data, len).max(file.metadata_at_open().len());
+    let end = sparse::end(&data, len).max(there);
     for (start, count) in data {
         let end = start.saturating_add(count).min(len);
         let skipped = start.min(len).saturating_sub(at);

@@ -14,7 +14,8 @@ use super::super::long_path::reach;
 use super::super::{sparse, spelling};
 use super::stale::clean_local;
 use super::{
-    CopyOptions, UNDER_WAY, at_local, is_small, local_error, may_go_on, part_of, refused, steady,
+    CopyOptions, UNDER_WAY, at_local, is_of_version, is_small, local_error, may_go_on, part_of,
+    refused, steady,
 };
 
 /// A file that this one makes: what others may do with it is for their umask to say.
@@ -90,6 +91,12 @@ fn put_in_place(part: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(reach(part)?, reach(to)?)
 }
 
+/// Returns bytes of a part. None if they cannot be read.
+fn piece_of(part: &LocalHandle, from: u64, count: u32) -> Option<Vec<u8>> {
+    let mut piece = vec![0; count as usize];
+    part.read_exact_at(&mut piece, from).is_ok().then_some(piece)
+}
+
 /// Removes a part that is not continued.
 fn drop_part(part: &Path) {
     let _ = reach(part).and_then(std::fs::remove_file);
@@ -150,9 +157,7 @@ pub(crate) async fn down(
     let part = part(to, share, path, &metadata);
     let local = open_part(&part, mode, LocalHandle::options().read(true)).map_err(&broken)?;
     clean_local(&part, how);
-    // A download writes in order, so the partial copy is valid up to its length and continued from
-    // there.
-    let begun = local.metadata().map_err(&broken)?.len().min(metadata.len());
+    let begun = begun_of(&file, &metadata, &local, &broken).await?;
     how.progress.advance(begun);
     let fetched = fetch_data(&file, &metadata, begun, &local, how).await;
     let fetched = fetched.map_err(at_local("write", to));
@@ -175,6 +180,23 @@ pub(crate) async fn down(
         .map_err(&broken)?;
     how.progress.file();
     file.close().await
+}
+
+/// Returns the length up to which a part is there. One that may be of another version of `file` is emptied.
+async fn begun_of(
+    file: &File,
+    metadata: &Metadata,
+    part: &LocalHandle,
+    broken: impl Fn(io::Error) -> frevo_client::Error,
+) -> frevo_client::Result<u64> {
+    // A download writes in order, so the partial copy is valid up to its length and continued from
+    // there.
+    let begun = part.metadata().map_err(&broken)?.len().min(metadata.len());
+    let ours = |from, count| std::future::ready(piece_of(part, from, count));
+    if is_of_version(file, metadata, begun, ours).await? {
+        return Ok(begun);
+    }
+    part.set_len(0).map(|()| 0).map_err(broken)
 }
 
 /// Copies the data of `file` from the offset `begun` on, without the holes. Returns the end of the
