@@ -85,7 +85,7 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, String> {
         if is_smb1(text) {
             return Err(String::from(
-                "this frevo was built without SMB1; build it with --features smb1 (docs/smb1.md)",
+                "this program has no SMB1; the program of the package frevo-legacy has it (docs/smb1.md)",
             ));
         }
         Self::read(text)
