@@ -111,7 +111,7 @@ impl Scrape {
             MetricType::Gauge,
             |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
         )?;
-        let gauges: [(&str, &str, usize); 11] = [
+        let gauges: [(&str, &str, usize); 12] = [
             ("frevo_connections", "Transport connections", metrics.connections),
             ("frevo_sessions", "Sessions of clients", metrics.sessions),
             ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
@@ -124,6 +124,11 @@ impl Scrape {
             ("frevo_waiting_opens", "Opens that wait for their client", metrics.waiting_opens),
             ("frevo_memory_bytes", "Memory that the server keeps for its clients", metrics.memory),
             ("frevo_shares", "Shares", shares.len()),
+            (
+                "frevo_braked_clients",
+                "Clients that the brake of a share has hold of, or told of lately",
+                metrics.braked_clients,
+            ),
             (
                 "frevo_witness_registrations",
                 "Clients of other nodes that have registered with the witness of this one",
@@ -153,7 +158,7 @@ impl Scrape {
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let activity = &self.server.activity;
-        let counters: [(&str, &str, u64); 10] = [
+        let counters: [(&str, &str, u64); 11] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
@@ -170,6 +175,11 @@ impl Scrape {
                 "frevo_recycle_expired_files",
                 "Files removed from recycle bins for their age or the size of the bin",
                 self.metrics.recycle_expired,
+            ),
+            (
+                "frevo_brake_alarms",
+                "Times that the brake of a share took hold of a client",
+                self.metrics.brake_alarms,
             ),
             (
                 "frevo_witness_notifications",

@@ -44,13 +44,14 @@ const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration
 const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its configuration has [share.snapshots] or keep_deleted";
 
 /// All paths but those of the page.
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 17] = [
     "/status",
     "/metrics",
     "/history",
     "/shares",
     "/log-level",
     "/kick",
+    "/release",
     "/capture",
     "/capture/end",
     "/accounts",
@@ -63,7 +64,7 @@ const PATHS: [&str; 16] = [
     "/readyz",
 ];
 
-/// The body of `POST /kick`.
+/// The body of `POST /kick` and `POST /release`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KickBody {
@@ -159,6 +160,10 @@ impl Service {
             },
             (&Method::POST, "/kick") => match body(request).await {
                 Ok(wanted) => self.kick(wanted, caller).await,
+                Err(answer) => answer,
+            },
+            (&Method::POST, "/release") => match body(request).await {
+                Ok(wanted) => self.release(&wanted, caller),
                 Err(answer) => answer,
             },
             (&Method::POST, "/capture") => self.capture(request, caller).await,
@@ -339,6 +344,25 @@ impl Service {
             "rpc_connections": rpc_connections,
         }))
     }
+
+    /// Lets go of clients that the brake of a share has hold of.
+    fn release(&self, wanted: &KickBody, caller: Caller) -> Answer {
+        let server = &self.admin.server;
+        let target = match held_of(server, wanted) {
+            Ok(target) => target,
+            Err((status, why)) => return refusal(status, &why),
+        };
+        match server.release(&target, by_whom(caller)) {
+            0 => {
+                let why = format!("no brake has hold of {target}");
+                refusal(StatusCode::NOT_FOUND, &why)
+            }
+            released => json(&serde_json::json!({
+                "target": target.to_string(),
+                "released": released,
+            })),
+        }
+    }
 }
 
 /// The event of the audit log for an act of an administrator.
@@ -387,6 +411,16 @@ fn target_of(server: &Server, wanted: &KickBody) -> Result<Kick, (StatusCode, St
             Err((StatusCode::BAD_REQUEST, why))
         }
     }
+}
+
+/// The target of a release. A name without a kind is that of a session or a user: both may have gone.
+fn held_of(server: &Server, wanted: &KickBody) -> Result<Kick, (StatusCode, String)> {
+    let name = wanted.name.trim();
+    if wanted.kind != "any" {
+        return target_of(server, wanted);
+    }
+    let id = name.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    Ok(id.map_or_else(|| Kick::User(name.to_owned()), Kick::Session))
 }
 
 /// Finds out what a name without a kind means.

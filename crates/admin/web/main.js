@@ -163,6 +163,9 @@ function stateNodes(row) {
   if (row.reason) {
     nodes.push(" " + clean(row.reason));
   }
+  for (const client of row.brake ? row.brake.clients : []) {
+    nodes.push(" ", badge("bad", "brake: " + clean(client.action)), " " + clean(client.user) + " at " + clean(client.address));
+  }
   return nodes;
 }
 

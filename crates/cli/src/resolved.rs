@@ -116,6 +116,7 @@ mod tests {
                 "[[user]]",
                 "[share.recycle]",
                 "[share.snapshots]",
+                "[share.brake]",
                 "[share.worm]",
                 "[[namespace.link]]",
             ]

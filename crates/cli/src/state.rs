@@ -1,12 +1,14 @@
 //! The state directory: what outlives the process.
 
 use std::env;
+use std::fmt::Write as _;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use frevo_config::Config;
 use frevo_wire::dtyp::Guid;
+use frevo_wire::fscc::fold_name;
 
 use crate::exit::{Exit, Failure};
 use crate::secret_file;
@@ -27,6 +29,9 @@ pub(crate) const DOMAIN_SIDS: &str = "domain-sids.json";
 
 /// The file of the shadow copies of MS-FSRVP, in a state directory.
 pub(crate) const SHADOW_COPIES: &str = "shadow-copies";
+
+/// The folder of the journals of brakes, in a state directory.
+const BRAKE_JOURNALS: &str = "brake";
 
 /// Where the configuration of a system's server is.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
@@ -62,6 +67,20 @@ pub(crate) fn default_dir() -> PathBuf {
 /// The state directory of a configuration.
 pub(crate) fn dir_of(config: &Config) -> PathBuf {
     config.server.state_dir.clone().unwrap_or_else(default_dir)
+}
+
+/// The journal of the brake of a share. Two names that differ in case only have one.
+pub(crate) fn brake_journal_of(config: &Config, share: &str) -> PathBuf {
+    let mut file = String::new();
+    for c in fold_name(share).chars() {
+        match c {
+            '_' | '-' => file.push(c),
+            c if c.is_alphanumeric() => file.push(c),
+            // Writing to a String cannot fail.
+            c => _ = write!(file, "%{:x}", u32::from(c)),
+        }
+    }
+    dir_of(config).join(BRAKE_JOURNALS).join(format!("{file}.jsonl"))
 }
 
 /// The account file of a configuration.

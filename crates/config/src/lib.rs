@@ -15,6 +15,7 @@
 )]
 
 mod audit;
+mod brake;
 mod cluster;
 mod cluster_words;
 mod fault;
@@ -48,6 +49,7 @@ mod values;
 mod worm;
 
 pub use audit::AuditSection;
+pub use brake::{BrakeChoice, BrakeSection};
 pub use cluster::ClusterSection;
 pub use cluster_words::{ClusterAddress, ClusterWord, EtcdUrl};
 pub use fault::Fault;

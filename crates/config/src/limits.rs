@@ -29,6 +29,18 @@ pub const CLOCK_SKEW_SECONDS_MAX: u32 = 900;
 /// Longest `keep_days` of a recycle bin: a hundred years.
 pub const RECYCLE_DAYS_MAX: u32 = 36_525;
 
+/// Largest counts of a minute or an hour in `[share.brake]`.
+pub const BRAKE_COUNT_MAX: u16 = 500;
+
+/// Largest `deletions_per_minute` of `[share.brake]`.
+pub const BRAKE_DELETIONS_MAX: u32 = 1_000_000;
+
+/// Largest `slow_to` of `[share.brake]`, changes a second.
+pub const BRAKE_SLOW_MAX: u32 = 10_000;
+
+/// Most paths in `except_paths` of `[share.brake]`.
+pub const BRAKE_PATHS: usize = 100;
+
 /// The longest that a stopping server may be configured to wait, seconds.
 pub const DRAIN_SECONDS_MAX: u64 = 3_600;
 

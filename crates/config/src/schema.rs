@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::audit::AuditSection;
+use super::brake::BrakeSection;
 use super::cluster::ClusterSection;
 use super::fault::Fault;
 use super::guests;
@@ -427,6 +428,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[[share]]", keys_of::<ShareSection>()),
         ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[share.snapshots]", keys_of::<KeptSnapshots>()),
+        ("[share.brake]", keys_of::<BrakeSection>()),
         ("[share.worm]", keys_of::<WormSection>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),

@@ -8,6 +8,7 @@ use frevo_store::security::AccessEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::brake::BrakeSection;
 use super::cluster_words::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
 use super::guests::GuestKeys;
@@ -202,6 +203,9 @@ pub struct ShareSection {
     /// Deleted files go to a recycle bin.
     #[serde(default, deserialize_with = "recycle::deserialize")]
     pub recycle: Option<RecycleSection>,
+    /// Clients that change files as ransomware does are told of, or stopped.
+    #[serde(default)]
+    pub brake: Option<BrakeSection>,
     /// Files do not change any more once they stayed unchanged for a time.
     #[serde(default)]
     pub worm: Option<WormSection>,
@@ -253,7 +257,8 @@ impl ShareSection {
     /// Returns the users and groups of domains in the lists of names.
     pub fn names_of_domains(&self) -> impl Iterator<Item = &Who> {
         let lists = [&self.allow, &self.deny, &self.read_list, &self.write_list];
-        lists.into_iter().flatten().filter(|who| who.domain().is_some())
+        let excepted = self.brake.iter().flat_map(|brake| &brake.except);
+        lists.into_iter().flatten().chain(excepted).filter(|who| who.domain().is_some())
     }
 
     /// The folder that is there for all users: `path`, or what of it is above `{user}`.
@@ -348,7 +353,7 @@ impl ShareSection {
             map_hidden dos_attributes hide_dot_files follow_symlinks samba_links snapshots
             host_changes nt_acls streams time_machine time_machine_max_size max_file_size
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
-            veto off_core posix_locks audit max_connections recycle worm keep_deleted cluster
+            veto off_core posix_locks audit max_connections recycle brake worm keep_deleted cluster
             group addresses fence weight beneath bins guarded;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
@@ -400,6 +405,9 @@ impl ShareSection {
             faults.push(fault);
         }
         faults.extend(self.fault_of_guests(text));
+        if let Some(what) = self.brake.as_ref().and_then(|it| it.fault(self.time_machine)) {
+            faults.push(Fault::at(text, &self.name.span(), what));
+        }
         if let Some(what) = self.snapshots_fault() {
             faults.push(Fault::at(text, &self.name.span(), what));
         }

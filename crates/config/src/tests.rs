@@ -217,6 +217,7 @@ pub(super) const EVERY_KEY: &str = r#"
         name = "archive"
         path = "/srv/archive"
         worm = { after = "10 minutes", retain = "7 years" }
+        brake = { action = "hold", files_per_minute = 40, files_per_hour = 200, renames_per_minute = 100, deletions_per_minute = 2000, slow_to = 1, lasts = "1 hour", except = ["backup"], except_paths = ["/vm"] }
 
         [[namespace]]
         name = "files"

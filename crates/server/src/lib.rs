@@ -124,11 +124,12 @@ pub use audit::Events;
 pub use base::watchdog::client_served;
 #[doc(inline)]
 pub use embed::{
-    ActivityStatus, CaptureStream, CaptureTarget, Captured, ChannelStatus, ClassStatus, Connection,
-    ErrorStatus, HeldStatus, IntoListeners, Kick, Kicked, LatencyBuckets, LeaseStatus, Limits,
-    LockStatus, Metrics, NotCaptured, OpenStatus, RateStatus, Reload, Rows, RpcConnectionStatus,
-    Server, ServerBuilder, ServerStatus, SessionStatus, ShareSpace, ShareStatus, Site, Sites,
-    Status, StatusQuery, TargetHealth, TargetServer, TargetStatus, UserList, WitnessStatus, vfs,
+    ActivityStatus, BrakeStatus, BrakedStatus, CaptureStream, CaptureTarget, Captured,
+    ChannelStatus, ClassStatus, Connection, ErrorStatus, HeldStatus, IntoListeners, Kick, Kicked,
+    LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, NotCaptured, OpenStatus, RateStatus,
+    Reload, Rows, RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus,
+    ShareSpace, ShareStatus, Site, Sites, Status, StatusQuery, TargetHealth, TargetServer,
+    TargetStatus, UserList, WitnessStatus, vfs,
 };
 #[doc(hidden)]
 pub use embed::{
@@ -164,6 +165,7 @@ pub mod ambient {
 
 /// The options of a [`Share`] that are values of their own.
 pub mod share {
+    pub use crate::shares::brake::{BrakeAction, BrakeLimits, BrakeRules};
     pub use crate::shares::guests::GuestAccess;
     pub use crate::shares::share::{
         Compress, RecycleBin, RecycleCounts, RunAs, Share, USER, UserFolders,

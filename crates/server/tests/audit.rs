@@ -18,6 +18,7 @@ use frevo_auth::{Account, Accounts, Membership};
 use frevo_net::quic::{Decision, Verdict};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::CaptureTarget;
+use frevo_server::access_rules::Names;
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
 use frevo_server::internal::limits::{
@@ -25,7 +26,7 @@ use frevo_server::internal::limits::{
     LINES_AT_ONCE_PER_NETWORK, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use frevo_server::internal::state::{EVICTED, GAVE_UP_WAITING, Notice};
-use frevo_server::share::Share;
+use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Share};
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::set_info::InfoType;
@@ -215,7 +216,21 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
         Share::disk(name, Arc::clone(&vfs)).audit(audit)
     };
     let bobs = share("bobs").rules(frevo_server::access_rules::Rules::for_users(&["bob"]));
-    let shares = [share("data"), bobs];
+    let limits = BrakeLimits {
+        files_per_minute: 1,
+        files_per_hour: 1,
+        renames_per_minute: 1,
+        deletions_per_minute: None,
+    };
+    let rules = BrakeRules {
+        limits,
+        action: BrakeAction::Hold,
+        slow_to: 1,
+        lasts: Duration::from_secs(60),
+        except: Names::default(),
+        except_paths: Vec::new(),
+    };
+    let shares = [share("data"), bobs, share("braked").brake(rules)];
     let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
     server.state().audit.set(audit.clone());
     in_own_world(true, &World::of(server, dir), test);
@@ -267,6 +282,15 @@ async fn everything(world: &World) {
     let class = FileInfoClass::END_OF_FILE.0;
     bob.on(&his, set_info_draft(file, InfoType::FILE, class, 0, &end)).await.ok();
     bob.close(&his, file).await;
+
+    let braked = bob.mount(&his.logon, "braked").await;
+    let file = bob.open_file(&braked, &Want::existing("e")).await;
+    bob.write(&braked, file, 0, &(0..=255).collect::<Vec<u8>>()).await;
+    let refused = bob.on(&braked, rename_draft(FileInfoClass::RENAME, file, "f", false)).await;
+    refused.expect(Status::ACCESS_DENIED);
+    bob.close(&braked, file).await;
+    let held = frevo_server::Kick::User(String::from("bob"));
+    assert_eq!(world.embedded.release(&held, "a test"), 1);
 
     bob.on(&his, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
 
@@ -338,6 +362,10 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("certificate", &[("outcome", "success"), ("subject", "")]);
     found("certificate", &[("outcome", "refused"), ("status", "ACCESS_DENIED")]);
     found("kick", &[("target", "user bob"), ("by", "a test")]);
+    let braked = [("share", "braked"), ("user", "bob"), ("action", "hold"), ("pattern", "files")];
+    found("brake", &braked);
+    found("brake", &[("action", "released"), ("target", "user bob"), ("by", "a test")]);
+    found("rename", &[("share", "braked"), ("status", "ACCESS_DENIED"), ("to", "f")]);
     found("disconnect", &[("user", "bob"), ("share", "data")]);
     found("logoff", &[("user", "ann")]);
     let seen: BTreeSet<&str> = lines.iter().filter_map(|line| line["event"].as_str()).collect();

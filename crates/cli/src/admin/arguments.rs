@@ -19,6 +19,12 @@ session ended may log on again: `frevo user disable` forbids that.
 
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 there is nothing of this name";
 
+const BRAKE_HELP: &str = "\
+Without `release` this lists them, and those that were told of lately. NAME alone is a session (0x...) or a \
+user. A client that was released is counted anew.
+
+Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 no brake has hold of NAME";
+
 const CAPTURE_HELP: &str = "\
 The messages are decrypted; the content of files is in them. Only messages for which all that is \
 named is true are captured. `frevo decode FILE` shows them. The capture ends at its size, at its time \
@@ -79,6 +85,9 @@ pub(crate) enum AdminCommand {
     /// Disconnect a user, a session, an open file or everybody from a share
     #[command(after_help = KICK_HELP)]
     Kick(KickArguments),
+    /// List the clients that the brake of a share has hold of, or release one
+    #[command(after_help = BRAKE_HELP)]
+    Brake(BrakeArguments),
     /// Write the messages of a session, user, client or share to a file for Wireshark
     #[command(after_help = CAPTURE_HELP)]
     Capture(CaptureArguments),
@@ -287,6 +296,30 @@ pub(crate) struct KickArguments {
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,
+}
+
+/// `frevo brake`
+#[derive(Debug, Args)]
+pub(crate) struct BrakeArguments {
+    #[command(subcommand)]
+    pub(crate) act: Option<BrakeAct>,
+
+    #[command(flatten)]
+    pub(crate) place: ServerPlace,
+}
+
+/// The command of `frevo brake`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BrakeAct {
+    /// Let go of a client: its changes are carried out again, and its account may connect
+    Release {
+        /// User, session or share: NAME, ID, or user:NAME, session:ID, share:NAME
+        #[arg(value_name = "TARGET")]
+        target: String,
+
+        #[command(flatten)]
+        place: ServerPlace,
+    },
 }
 
 /// `frevo capture`

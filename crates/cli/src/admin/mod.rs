@@ -1,8 +1,9 @@
-//! `frevo status`, `opens`, `top`, `kick`, `capture`, `reload`, `cluster`, `snapshots` and `log-level`: the server of
+//! `frevo status`, `opens`, `top`, `kick`, `brake`, `capture`, `reload`, `cluster`, `snapshots` and `log-level`: the server of
 //! this machine.
 
 pub(crate) mod account_file;
 pub(crate) mod arguments;
+mod brake;
 mod capture;
 mod cluster;
 mod figures;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: &AdminCommand) -> Done {
             AdminCommand::Opens(arguments) => status::opens(arguments).await,
             AdminCommand::Top(arguments) => top::run(arguments).await,
             AdminCommand::Kick(arguments) => kick::run(arguments).await,
+            AdminCommand::Brake(arguments) => brake::run(arguments).await,
             AdminCommand::Capture(arguments) => capture::run(arguments).await,
             AdminCommand::Cluster(arguments) => cluster::run(arguments).await,
             AdminCommand::Snapshots(arguments) => snapshots::run(arguments).await,

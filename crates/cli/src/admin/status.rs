@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::arguments::{OpensArguments, Rows, ServerPlace, StatusArguments};
 use super::figures::{bytes, float, number, protection, span, text};
 use super::socket::ask;
-use super::{quotas, reload, snapshots};
+use super::{brake, quotas, reload, snapshots};
 use crate::console::print;
 use crate::exit::{Done, Failure};
 use crate::printable::printable;
@@ -46,6 +46,7 @@ fn shown(status: &Value) -> String {
     section(&mut out, "shares", &status["shares"], shares);
     out.push_str(&unhealthy(&status["shares"]));
     out.push_str(&of_guests(&status["shares"]));
+    out.push_str(&brake::lines(&status["shares"]));
     out.push_str(&not_served(&status["configuration"]));
     let of = |part| status[part].clone();
     out.push_str(&snapshots::shown(

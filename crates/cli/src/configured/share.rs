@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_config::{
-    AuditedOperation, CompressChoice, LongTime, RecycleSection, ShareSection, Who, WormSection,
+    AuditedOperation, BrakeChoice, BrakeSection, CompressChoice, LongTime, RecycleSection,
+    ShareSection, Who, WormSection,
 };
 use frevo_server::Share;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::audit::Operations;
-use frevo_server::share::{Compress, RecycleBin, WriteOnce};
+use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Compress, RecycleBin, WriteOnce};
 use frevo_server::share_access::AccessList;
 use frevo_store::Vfs;
 use frevo_wire::fscc::Pattern;
@@ -31,6 +32,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .force_group(identities.force_group)
         .guest(identities.guest)
         .write_once(section.worm.map(write_once))
+        .brake(section.brake.as_ref().map(brake))
         .host_path(section.path.get_ref().to_str())
         .rules(rules(section))
         .posix(section.posix)
@@ -83,6 +85,31 @@ pub(super) fn names(listed: &[Who]) -> Names {
 /// Returns the times after which files do not change any more.
 fn write_once(section: WormSection) -> WriteOnce {
     WriteOnce::new(section.after.duration(), section.retain.map(LongTime::duration))
+}
+
+/// Time for which a client is slowed down, or its account is refused, unless the section says otherwise.
+const BRAKE_LASTS: Duration = Duration::from_secs(3_600);
+
+/// Returns the rules of the brake.
+fn brake(section: &BrakeSection) -> BrakeRules {
+    BrakeRules {
+        limits: BrakeLimits {
+            files_per_minute: section.files_per_minute,
+            files_per_hour: section.files_per_hour,
+            renames_per_minute: section.renames_per_minute,
+            deletions_per_minute: section.deletions_per_minute,
+        },
+        action: match section.action {
+            BrakeChoice::Alarm => BrakeAction::Alarm,
+            BrakeChoice::Slow => BrakeAction::Slow,
+            BrakeChoice::Hold => BrakeAction::Hold,
+            BrakeChoice::Cut => BrakeAction::Cut,
+        },
+        slow_to: section.slow_to,
+        lasts: section.lasts.map_or(BRAKE_LASTS, LongTime::duration),
+        except: names(&section.except),
+        except_paths: section.except_paths.clone(),
+    }
 }
 
 /// Returns the recycle bin.

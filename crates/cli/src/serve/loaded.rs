@@ -1,5 +1,6 @@
 //! The state that a reload replaces: configuration, accounts, open shares.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -127,6 +128,12 @@ impl Loaded {
         Arc::new(Mapped::new(live, self.logon.user_map.clone()))
     }
 
+    /// The journal of a share with a brake, by which the changes of a session can be undone.
+    fn brake_journal(&self, section: &ShareSection) -> Option<PathBuf> {
+        let has_one = self.plan.has_state && section.brake.is_some();
+        has_one.then(|| state::brake_journal_of(&self.plan.config, section.name.get_ref().as_str()))
+    }
+
     pub(super) fn shares(&self, audit: Option<&Audit>) -> Vec<Share> {
         let open = |share: &OpenShare| {
             let audit = audit.map(|audit| ShareAudit {
@@ -139,6 +146,7 @@ impl Loaded {
             configured::share(&share.section, vfs, share.identities.clone())
                 .moving_addresses(self.plan.config.moves_addresses(&share.section))
                 .audit(audit)
+                .brake_journal(self.brake_journal(&share.section))
                 .id_map(id_map)
                 .user_folders(user_folders)
         };

@@ -79,6 +79,9 @@ impl Screen<'_> {
             if share.is_write_once() {
                 facts.push(String::from("write once"));
             }
+            if let Some(action) = share.brake_action() {
+                facts.push(format!("brake: {}", action.as_str()));
+            }
             if index == 0 {
                 facts.extend(self.facts());
             }

@@ -52,6 +52,8 @@ kinds! {
     Limit = "limit",
     /// An administrator ended sessions or closed files.
     Kick = "kick",
+    /// The brake of a share took hold of a client, or an administrator let go of it.
+    Brake = "brake",
     /// An administrator began or ended a capture of messages.
     Capture = "capture",
     /// An administrator moves shares of a cluster, or a share has another owner.

@@ -26,7 +26,7 @@ use crate::base::rates::Pace;
 use crate::command::handled::handled;
 use crate::command::request::Request;
 use crate::command::response::Response;
-use crate::command::{self, Handler, OffCore, Row, again, paced};
+use crate::command::{self, Handler, OffCore, Row, again, braking, paced};
 use crate::objects::cancellation::Cancellation;
 use crate::objects::connection_info::ConnectionInfo;
 use crate::objects::data::MemoryWait;
@@ -111,6 +111,9 @@ pub(crate) async fn dispatch(rq: &Request<'_>, row: &'static Row, out: &mut Resp
         true => Box::pin(paced::admit(rq, row)).await?,
         false => None,
     };
+    if let Some(braked) = braking::slowed(rq, row) {
+        Box::pin(paced::slow_down(rq, braked)).await?;
+    }
     let outcome = attempt(rq, row, out, row.repeats).await;
     if let Some(paid) = paid {
         paid.settle(rq, out, &outcome);

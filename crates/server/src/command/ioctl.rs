@@ -74,6 +74,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let max_output = request.max_output_response.min(room);
     let call = Call { rq, input: request.input, max_output };
     let file = rq.open.as_ref().and_then(|open| open.file().ok());
+    let is_watched = row.changes && file.is_some_and(|file| file.brake.is_some());
+    let source = if is_watched { copying(rq).source } else { None };
     let mut kept = file.filter(|_| row.changes).map(|file| guarded(row, file));
     let acted = act(&call, row.act).await;
     out.note_moved(rq.pace.moved.get());
@@ -82,6 +84,9 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     drop(kept);
     let (output, status) = acted?;
+    if let Some(source) = &source {
+        call.open()?.brake_copied(call.open()?.file()?, source.file()?);
+    }
     audit(&call, row);
     if row.changes && row.act != Act::CopyChunk {
         let file = call.open()?.file()?;

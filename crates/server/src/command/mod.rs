@@ -31,6 +31,7 @@ pub(crate) mod write;
 pub(crate) mod again;
 #[doc(hidden)]
 pub(crate) mod audited;
+pub(crate) mod braking;
 pub(crate) mod handled;
 mod host_lists;
 mod refused;
@@ -50,6 +51,9 @@ use crate::objects::refusal::{Doom, Outcome, Refusal};
 /// Runs the handler of a request whose row, of which `handler` is a column, holds.
 pub(crate) async fn dispatch(rq: &Request<'_>, handler: Handler, out: &mut Response) -> Outcome {
     denials::forget();
+    if let Err(refusal) = braking::check(rq) {
+        return refused::outcome(rq, Err(refusal));
+    }
     // The future is pinned before it is awaited, so that its state is not copied.
     refused::outcome(rq, pin!(handle(rq, handler, out)).await)
 }

@@ -16,14 +16,15 @@ use tokio::time::sleep;
 
 use super::ioctl::{self, Copying};
 use crate::access::access_rules::Caller;
-use crate::base::limits::INTERIM_AFTER;
-use crate::base::rates::{Clock, HeldRequest, Moved};
+use crate::base::limits::{INTERIM_AFTER, RATE_WEIGHT};
+use crate::base::rates::{Clock, Flow, HeldRequest, Moved};
 use crate::command::Row;
 use crate::command::request::Request;
 use crate::command::response::Response;
 use crate::objects::rates::{At, Demand, RateFlow, Work, Worker};
 use crate::objects::refusal::Outcome;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::brake::Braked;
 use crate::shares::share::Target;
 
 /// The price that a request has paid at the limits.
@@ -101,6 +102,37 @@ pub(crate) async fn admit(rq: &Request<'_>, row: &'static Row) -> Result<Option<
     }
 }
 
+/// Waits for the turn of a request whose client the brake of its share slows down.
+///
+/// # Errors
+/// CANCELLED when the client cancels or has gone.
+pub(crate) async fn slow_down(rq: &Request<'_>, braked: &Braked) -> Result<(), Status> {
+    let (Some(gate), clock) = (braked.gate(), braked.clock()) else { return Ok(()) };
+    if gate.try_pass(1, clock.now()) {
+        return Ok(());
+    }
+    let flow = Flow { id: rq.session()?.id, weight: RATE_WEIGHT };
+    let _closed = held_back(rq, gate.pass(flow, 1, clock)).await?;
+    rq.still_served()
+}
+
+/// The outcome of a wait for a limit. Meanwhile the connection of the request gives few credits.
+///
+/// # Errors
+/// CANCELLED when the client cancels or has gone.
+async fn held_back<T>(rq: &Request<'_>, wait: impl Future<Output = T>) -> Result<T, Status> {
+    let clock = rq.server().rates.clock;
+    let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
+    let since = clock.now();
+    rq.pace.is_held.set(true);
+    let passed = unless_over(rq, wait).await;
+    rq.pace.is_held.set(false);
+    let waited = clock.now().saturating_sub(since);
+    rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
+    drop(held);
+    passed.ok_or(Status::CANCELLED)
+}
+
 /// The demands of a request.
 struct Demanded {
     /// Those of its own tree connect.
@@ -174,15 +206,8 @@ async fn pass(rq: &Request<'_>, work: &Work) -> Result<bool, Status> {
     let mut gates = Passed { work, until: At::FIRST };
     while let Some(at) = work.try_pass(gates.until, clock.now()) {
         gates.until = at;
-        let held = rq.owner.map(|owner| HeldRequest::new(owner.held_back(), rq.message.len()));
-        let since = clock.now();
-        rq.pace.is_held.set(true);
-        let passed = unless_over(rq, work.wait(at, clock)).await;
-        rq.pace.is_held.set(false);
-        let waited = clock.now().saturating_sub(since);
-        rq.pace.held.set(rq.pace.held.get().saturating_add(waited));
-        drop(held);
-        let Ok(next) = passed.ok_or(Status::CANCELLED)? else { return Ok(false) };
+        let passed = held_back(rq, work.wait(at, clock)).await?;
+        let Ok(next) = passed else { return Ok(false) };
         gates.until = next;
         rq.still_served()?;
     }

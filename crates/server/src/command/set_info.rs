@@ -104,6 +104,11 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     Ok(Status::SUCCESS)
 }
 
+/// True for a request that changes more than the handle.
+pub(super) fn modifies(request: &set_info::Request<'_>) -> bool {
+    request.info_type != InfoType::FILE || file::modifies(FileInfoClass(request.file_info_class))
+}
+
 /// Returns the new end of a file that is cut in steps first.
 fn long_cut(open: &Open, request: &set_info::Request<'_>) -> Option<u64> {
     let class = FileInfoClass(request.file_info_class);

@@ -13,18 +13,20 @@ use frevo_wire::dtyp::AccessMask;
 use frevo_wire::{HeaderFlags, Status};
 
 use crate::access::access_rules::{Caller, Verdict};
+use crate::access::domain_names::DomainSids;
 use crate::access::throttle::shortened;
 use crate::audit::{Event, Kind};
 use crate::base::limits::CLOSED_ON_CORE;
 use crate::base::pools::blocking_pool::BlockingPool;
-use crate::command::audited;
 use crate::command::request::Request;
 use crate::command::response::Response;
+use crate::command::{audited, braking};
 use crate::objects::connection_info::Negotiated;
 use crate::objects::refusal::{ANOTHER_SERVES, Doom, Outcome, Refusal};
 use crate::objects::session::Identity;
 use crate::objects::settings::Encryption;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::brake::Braked;
 use crate::shares::share::{Compress, Share, Target, Use};
 
 /// The blocking pool for a request to a share that opens a folder for the user: a file system that
@@ -71,12 +73,14 @@ pub(crate) fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     // Uses are counted where the share is served, so a server that does not serve it knows none.
     cluster::check_owner(rq, &share, flags, &identity)?;
     check_served(rq, &share, flags, &identity)?;
+    let braked = braked(rq, &share, &identity)?;
     let share_use = take_use(rq, &share, &identity)?;
     let maximal_access = share.maximal_access() & granted;
     let tree = session.add_tree(|id| {
         TreeConnect::new(id, Arc::clone(&share), maximal_access)
             .used_by(session.shared_identity())
             .connected_from(rq.source())
+            .braked(braked)
             .counted(share_use)
     })?;
     // If the rules changed before the tree connect was added, the review of all tree connects
@@ -174,14 +178,7 @@ fn admit(
 ) -> Result<(Arc<Share>, AccessMask), &'static str> {
     let shares = rq.server().shares();
     let domain_sids = rq.server().domain_names.sids();
-    let caller = Caller {
-        user: &identity.user,
-        groups: &identity.groups,
-        groups_are_known: identity.host.is_known(),
-        token: &identity.token,
-        domain_sids: &domain_sids,
-        address: rq.connection.peer.ip(),
-    };
+    let caller = caller(rq, identity, &domain_sids);
     // MS-SRVS 3.1.6.8: the name of the server decides which shares there are.
     let scope = rq.server().cluster.scope(unc.server);
     let found = shares.find_for(unc.share, &identity.user).filter(|share| scope.shows(share));
@@ -208,6 +205,18 @@ fn admit(
         "the share has `run_as = \"user\"`, but this host has no such user (root is not allowed)",
     )?;
     Ok((share, granted))
+}
+
+/// The user of a request, as rules judge it.
+fn caller<'a>(rq: &Request<'_>, identity: &'a Identity, domain_sids: &'a DomainSids) -> Caller<'a> {
+    Caller {
+        user: &identity.user,
+        groups: &identity.groups,
+        groups_are_known: identity.host.is_known(),
+        token: &identity.token,
+        domain_sids,
+        address: rq.connection.peer.ip(),
+    }
 }
 
 /// Refuses a share that this server does not serve, or not yet: see
@@ -237,6 +246,27 @@ fn check_served(
     });
     audited::connect_refused(rq, &share.name, status, state.name());
     Err(status.into())
+}
+
+/// The user as the brake of the share has it. Refuses an account that the brake of any share keeps out.
+fn braked(
+    rq: &Request<'_>,
+    share: &Share,
+    identity: &Identity,
+) -> Result<Option<Arc<Braked>>, Status> {
+    if share.is_pipes() {
+        return Ok(None);
+    }
+    let shares = rq.server().shares();
+    let mut brakes = shares.all().filter_map(|share| share.brake.as_ref());
+    if brakes.any(|brake| brake.refuses(&identity.user)) {
+        audited::connect_refused(rq, &share.name, Status::ACCESS_DENIED, braking::CUT);
+        return Err(Status::ACCESS_DENIED);
+    }
+    let Some(brake) = &share.brake else { return Ok(None) };
+    let domain_sids = rq.server().domain_names.sids();
+    let caller = caller(rq, identity, &domain_sids);
+    Ok(brake.client(&caller).filter(|_| !share.read_only))
 }
 
 /// MS-SMB2 3.3.5.7: REQUEST_NOT_ACCEPTED when Share.CurrentUses has reached Share.MaxUses.

@@ -113,6 +113,7 @@ async fn write_file(
     // Even a failed write may have changed part of the data, so ARCHIVE is set first.
     file.set_archive();
     written?;
+    open.brake_wrote(file, offset, request.data);
     // Deviation: MS-SMB2 3.3.5.13 refuses WRITE_THROUGH on a buffered Open. Linux clients send it
     // to have the data synced, so the data is synced.
     if request.flags.contains(WriteFlags::WRITE_THROUGH)

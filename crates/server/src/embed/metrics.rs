@@ -36,6 +36,10 @@ pub struct Metrics {
     pub recycle_lost: u64,
     /// Files that were removed from recycle bins because of their age or the size of the bin.
     pub recycle_expired: u64,
+    /// Times that the brake of a share took hold of a client.
+    pub brake_alarms: u64,
+    /// Clients that brakes have hold of, or told of lately.
+    pub braked_clients: usize,
     /// Clients of other nodes of the cluster that have registered with the witness.
     pub witness_registrations: usize,
     /// Notifications of the witness that clients have fetched.
@@ -65,7 +69,10 @@ impl Metrics {
             let bins = own.filter_map(|share| share.recycle.as_ref());
             bins.map(|bin| count(&bin.counts)).sum()
         };
+        let brakes = || shares.iter().filter_map(|share| share.brake.as_ref());
         Self {
+            brake_alarms: brakes().map(|brake| brake.alarms()).sum(),
+            braked_clients: brakes().map(|brake| brake.held().len()).sum(),
             recycled: sum(RecycleCounts::kept),
             recycle_lost: sum(RecycleCounts::lost),
             recycle_expired: sum(RecycleCounts::expired),

@@ -49,8 +49,8 @@ pub use metrics::Metrics;
 pub use probe::ShareSpace;
 pub use server::{Connection, Server};
 pub use status::{
-    ActivityStatus, ChannelStatus, ClassStatus, ErrorStatus, HeldStatus, LatencyBuckets,
-    LeaseStatus, LockStatus, OpenStatus, RateStatus, Rows, RpcConnectionStatus, ServerStatus,
-    SessionStatus, ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
+    ActivityStatus, BrakeStatus, BrakedStatus, ChannelStatus, ClassStatus, ErrorStatus, HeldStatus,
+    LatencyBuckets, LeaseStatus, LockStatus, OpenStatus, RateStatus, Rows, RpcConnectionStatus,
+    ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
 };
 pub use users::UserList;

@@ -25,6 +25,7 @@ use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
 use crate::connection::{self, Accepted};
 use crate::ipc::tcp::{self, Port as RpcPort};
+use crate::objects::braked;
 use crate::objects::capture_stream::{self, Wanted};
 use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
@@ -425,6 +426,13 @@ impl Server {
     /// whose behalf. A client whose session ended may log on again.
     pub async fn kick(&self, whom: &Kick, by: &str) -> Kicked {
         kick::kick(&self.0.state, whom, kick::Administrator { name: by, ground: None }).await
+    }
+
+    /// Lets go of clients that the brake of a share has hold of
+    /// ([`Share::brake`](crate::Share::brake)): of a user, a session or a share. Returns their number; `by`
+    /// says in the logs on whose behalf.
+    pub fn release(&self, whom: &Kick, by: &str) -> usize {
+        braked::release(&self.0.state, whom, by)
     }
 
     /// Captures the messages that `target` names, until the stream is dropped, or has ended; `by` says in the

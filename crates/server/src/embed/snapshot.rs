@@ -17,9 +17,9 @@ use frevo_wire::dtyp::{AccessMask, FileTime};
 use frevo_wire::fscc::eq_ignore_case;
 
 use super::status::{
-    ActivityStatus, ChannelStatus, ErrorStatus, HeldStatus, LeaseStatus, LockStatus, OpenStatus,
-    RateStatus, RpcConnectionStatus, ServerStatus, SessionStatus, ShareStatus, Status, StatusQuery,
-    TargetStatus, WitnessStatus,
+    ActivityStatus, BrakeStatus, BrakedStatus, ChannelStatus, ErrorStatus, HeldStatus, LeaseStatus,
+    LockStatus, OpenStatus, RateStatus, RpcConnectionStatus, ServerStatus, SessionStatus,
+    ShareStatus, Status, StatusQuery, TargetStatus, WitnessStatus,
 };
 use crate::access::rate_rules::Each;
 use crate::base::protection_names::{cipher_name, dialect_name, signing_name};
@@ -33,6 +33,7 @@ use crate::objects::rates::{FlowNumbers, HeldBack, HeldOne, Limited, STORAGE_QOS
 use crate::objects::server::ServerState;
 use crate::objects::session::{Session, State};
 use crate::objects::witness::Shown;
+use crate::shares::brake::{Brake, Seen};
 use crate::shares::share::{Share, Target};
 use crate::shares::target_servers::{TargetHealth, TargetServer};
 
@@ -217,6 +218,25 @@ fn add_use(counts: &mut ShareCounts, name: &str, connections: usize, opens: usiz
     }
 }
 
+fn brake_status(brake: &Brake) -> BrakeStatus {
+    let clients =
+        brake.held().into_iter().map(|Seen { user, address, gripped, age }| BrakedStatus {
+            user,
+            address: address.to_string(),
+            session: hex(gripped.session),
+            action: gripped.action.as_str(),
+            pattern: gripped.finding.pattern.name(),
+            count: gripped.finding.count,
+            seconds: gripped.finding.pattern.within().as_secs(),
+            ago: age.as_secs(),
+        });
+    BrakeStatus {
+        action: brake.action().as_str(),
+        alarms: brake.alarms(),
+        clients: clients.collect(),
+    }
+}
+
 fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
     let (connections, opens) = counts.get(&*share.name).copied().unwrap_or_default();
     ShareStatus {
@@ -226,6 +246,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         encrypt: share.encrypt,
         hidden: share.hidden,
         write_once: share.write_once.is_some(),
+        brake: share.brake.as_deref().map(brake_status),
         guests: share.guest_access().map(|_| match share.lets_guests_write() {
             true => "write",
             false => "read",

@@ -300,6 +300,40 @@ pub struct TargetStatus {
     pub addresses: Vec<String>,
 }
 
+/// The brake of a share.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct BrakeStatus {
+    /// Its action: `alarm`, `slow`, `hold` or `cut`.
+    pub action: &'static str,
+    /// The number of times that it took hold, since the start of the server.
+    pub alarms: u64,
+    /// The clients that it has hold of, or that it told of lately.
+    pub clients: Vec<BrakedStatus>,
+}
+
+/// A client that the brake of a share has hold of, or that it told of lately.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct BrakedStatus {
+    /// Name of its account.
+    pub user: String,
+    /// Its address, when it came for the first time.
+    pub address: String,
+    /// The session whose change was the last one: `0x2a`.
+    pub session: String,
+    /// The action: `alarm`, `slow`, `hold` or `cut`.
+    pub action: &'static str,
+    /// The changes of which there were too many: `files`, `renames` or `deletions`.
+    pub pattern: &'static str,
+    /// The number of these changes.
+    pub count: usize,
+    /// Seconds in which they were made, at most.
+    pub seconds: u64,
+    /// Seconds since the brake took hold.
+    pub ago: u64,
+}
+
 /// Facts and counts of one share.
 #[derive(Debug, Clone, Default, Serialize)]
 #[non_exhaustive]
@@ -316,6 +350,8 @@ pub struct ShareStatus {
     pub hidden: bool,
     /// True if files do not change any more once they stayed unchanged for a time.
     pub write_once: bool,
+    /// The brake on clients that change files as ransomware does. None without one.
+    pub brake: Option<BrakeStatus>,
     /// `read` or `write`: the rights of clients without an account. None where the share lets no guest
     /// in.
     pub guests: Option<&'static str>,

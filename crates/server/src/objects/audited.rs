@@ -138,6 +138,13 @@ impl TreeConnect {
         }
     }
 
+    /// Records an event, whatever operations the share wants.
+    pub(crate) fn record_always(&self, event: impl FnOnce() -> Event) {
+        if let Some(audit) = &self.share.audit {
+            audit.audit.emit(self.signed(event()));
+        }
+    }
+
     fn signed(&self, event: Event) -> Event {
         let event = match self.source() {
             Some(source) => event.from(source),

@@ -12,6 +12,7 @@ pub(crate) mod activity;
 pub(crate) mod admission;
 pub(crate) mod archive;
 pub(crate) mod audited;
+pub(crate) mod braked;
 pub(crate) mod cancellation;
 pub(crate) mod capture_stream;
 pub(crate) mod captures;

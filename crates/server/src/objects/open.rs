@@ -38,6 +38,7 @@ use crate::objects::rates::LogicalFlow;
 use crate::objects::syncs::Syncs;
 use crate::objects::times::Times;
 use crate::objects::tree_connect::TreeConnect;
+use crate::shares::brake::Watched;
 
 pub(crate) use self::closing::ClosingPlace;
 pub(crate) use self::deletion::Deletion;
@@ -145,6 +146,8 @@ pub struct FileOpen {
     /// Its data was changed, or its size, or a range was zeroed through this Open: for the
     /// audit log.
     pub altered: AtomicBool,
+    /// The file as the brake of the share looks at it; none without a brake.
+    pub(crate) brake: Option<Box<Watched>>,
     /// QUERY_DIRECTORY's place.
     pub enumeration: Ordered<Option<Enumeration>, { rank::OPEN }>,
 }

@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 pub(crate) use crate::access::identity::{Identity, SharedIdentity};
 use crate::base::limits::{
-    CHANNELS_PER_SESSION, LOCKS_LIKE_AN_OPEN, OPENS_PER_SESSION, TREE_CONNECT_BYTES,
-    TREES_PER_SESSION,
+    BRAKE_CLIENT_BYTES, CHANNELS_PER_SESSION, LOCKS_LIKE_AN_OPEN, OPENS_PER_SESSION,
+    TREE_CONNECT_BYTES, TREES_PER_SESSION,
 };
 use crate::base::panics::Steps;
 use crate::base::pools::slots::Slots;
@@ -350,8 +350,11 @@ impl Session {
                 break id;
             }
         };
-        let charge = self.holder().charge(Kind::TreeConnect, TREE_CONNECT_BYTES)?;
-        let tree = Arc::new(make(id).charged(charge));
+        let tree = make(id);
+        let of_brake = if tree.braked.is_some() { BRAKE_CLIENT_BYTES } else { 0 };
+        let bytes = TREE_CONNECT_BYTES + of_brake;
+        let charge = self.holder().charge(Kind::TreeConnect, bytes)?;
+        let tree = Arc::new(tree.charged(charge));
         trees.insert(id, Arc::clone(&tree));
         Ok(tree)
     }

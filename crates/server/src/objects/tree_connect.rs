@@ -16,6 +16,7 @@ use crate::base::under_way::UnderWay;
 use crate::objects::ledger::Charge;
 use crate::objects::rates::Picked;
 use crate::objects::refusal::{ANOTHER_SERVES, Doom, ENDS_WITH_OTHERS};
+use crate::shares::brake::Braked;
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Use};
 
@@ -45,6 +46,8 @@ pub struct TreeConnect {
     pub under_way: Arc<UnderWay>,
     /// The limits of rate for its requests.
     pub(crate) rates: Picked,
+    /// Its user as the brake of the share has it. None without a brake, or for one that is not looked at.
+    pub(crate) braked: Option<Arc<Braked>>,
     /// The epoch of the share when it was connected.
     epoch: Epoch,
 }
@@ -72,6 +75,7 @@ impl TreeConnect {
             source: None,
             under_way,
             rates: Picked::default(),
+            braked: None,
             epoch,
         }
     }
@@ -124,6 +128,12 @@ impl TreeConnect {
     /// Sets the user of the tree connect: that of a session.
     pub fn used_by(mut self, identity: SharedIdentity) -> Self {
         self.identity = identity;
+        self
+    }
+
+    /// Sets its user as the brake of the share has it.
+    pub(crate) fn braked(mut self, braked: Option<Arc<Braked>>) -> Self {
+        self.braked = braked;
         self
     }
 

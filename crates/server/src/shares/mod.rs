@@ -1,13 +1,14 @@
 //! Shares: what a tree connect shows, and how its files are reached.
 //!
 //! The share itself, the links of a namespace in it and the servers that they lead to, folders of the host, the user that files are used as (impersonation), rights by
-//! security descriptors, the life of a share (which server owns it), the recycle bin, Time Machine, access-based enumeration, quotas, and what
+//! security descriptors, the life of a share (which server owns it), the recycle bin, the brake on ransomware, Time Machine, access-based enumeration, quotas, and what
 //! Apple's and POSIX clients expect of files.
 //!
 //! It may touch `audit`, `access` and `base`. `folders` names `frevo-posix`. It knows no Open, no
 //! session and no request: callers give nodes, names and tokens.
 
 pub(crate) mod apple;
+pub(crate) mod brake;
 pub(crate) mod exposed;
 #[cfg(feature = "posix")]
 pub mod folders;

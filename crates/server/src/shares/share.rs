@@ -22,6 +22,7 @@ use crate::base::host::Credentials;
 use crate::base::host::HostUser;
 use crate::base::pools::blocking_pool::BlockingPool;
 use crate::base::surplus::return_surplus;
+use crate::shares::brake::{Brake, BrakeAction};
 use crate::shares::exposed::Exposed;
 use crate::shares::guests::GuestAccess;
 use crate::shares::impersonation;
@@ -187,6 +188,8 @@ pub struct Share {
     pub(crate) guest: Option<GuestAccess>,
     /// The times after which files do not change any more; none: they always do.
     pub(crate) write_once: Option<Arc<WriteOnce>>,
+    /// The brake on clients that change files as ransomware does; none: they are not looked at.
+    pub(crate) brake: Option<Arc<Brake>>,
 }
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
@@ -300,6 +303,7 @@ impl Share {
             is_exposed: false,
             guest: None,
             write_once: None,
+            brake: None,
         }
     }
 
@@ -484,6 +488,11 @@ impl Share {
         self.write_once.is_some()
     }
 
+    /// Returns what its brake does when it takes hold of a client. None without a brake.
+    pub fn brake_action(&self) -> Option<BrakeAction> {
+        self.brake.as_ref().map(|brake| brake.action())
+    }
+
     /// The file system. None for IPC$, which has pipes.
     pub const fn vfs(&self) -> Option<&Arc<dyn Vfs>> {
         match &self.target {
@@ -585,6 +594,9 @@ impl Shares {
                 share.namespace = share.namespace.as_ref().map(|_| Arc::clone(published));
             }
             share.life = Arc::clone(&old.life);
+            if let (Some(brake), Some(old)) = (&mut share.brake, &old.brake) {
+                *brake = Arc::new(Brake::clone(brake).following(old));
+            }
             if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
                 Arc::make_mut(bin).counts = Arc::clone(&old.counts);
             }

@@ -345,7 +345,7 @@ fn each_command_has_its_events() {
             Command::CLOSE => &[Kind::Write, Kind::Delete],
             // A WRITE to a file is recorded when its handle closes. A WRITE to a pipe may call a
             // function that sets passwords, changes shares or kicks clients.
-            Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick],
+            Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick, Kind::Brake],
             // Tests in this file try all information classes and control codes, so SET_INFO and
             // IOCTL cause only these events.
             Command::SET_INFO => {

@@ -5,6 +5,7 @@
 mod client;
 
 mod accounts;
+mod brake;
 mod calls;
 mod copies;
 mod dfs;

@@ -92,3 +92,25 @@ pub const STORAGE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// After so long it is tried again to remove what the state store did not remove.
 pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
+
+/// Changes of one kind, of one client in one share, that the brake counts in a minute or an hour, whatever the
+/// configuration says.
+pub const BRAKE_COUNT_MAX: u16 = 500;
+
+/// Files made or emptied by a client last that the brake knows; further ones count as files that were there before.
+pub const BRAKE_FRESH_FILES: usize = 256;
+
+/// Folders of a client in which the brake pairs new files with removed ones: those that changed last.
+pub const BRAKE_FOLDERS: usize = 128;
+
+/// Bytes that a tree connect is charged with in addition where the share has a brake.
+pub const BRAKE_CLIENT_BYTES: usize = 50 << 10;
+
+/// Clients that the brake of a share remembers without a tree connect, those that it has hold of not counted.
+pub const BRAKE_CLIENTS: usize = 256;
+
+/// Bytes of the journal of a brake; at this size it becomes the older of two.
+pub const BRAKE_JOURNAL_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 16 << 20 };
+
+/// Time after which the brake forgets a client without a tree connect.
+pub const BRAKE_IDLE: Duration = Duration::from_secs(3_600);

@@ -20,6 +20,7 @@ use crate::base::host;
 use crate::base::pools::blocking_pool;
 use crate::command::response::Response;
 use crate::objects::archive::moment;
+use crate::objects::braked;
 use crate::objects::changes;
 use crate::objects::data;
 use crate::objects::lease::{self as breaks, Contender};
@@ -47,6 +48,7 @@ impl Create<'_> {
         let node = Arc::clone(&opened.node);
         let stat = opened.stat;
         let file_created = opened.file_created;
+        let brake = braked::watch(self.rq.tree()?, &opened.name, &stat, action);
         let used = crate::shares::apple::wrap(&opened.name, opened.node);
         let target = OpenTarget::File(FileOpen {
             fd: shared_fd(&*used),
@@ -70,6 +72,7 @@ impl Create<'_> {
             turned: AtomicBool::new(false),
             written: AtomicBool::new(false),
             altered: AtomicBool::new(false),
+            brake,
             enumeration: Ordered::new(None),
         });
         if self.posix.is_some()

@@ -84,6 +84,7 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     // Byte-range locks are not checked, because on Windows only ReFS supports this request, and it
     // ignores locks (MS-FSA 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
+    call.open()?.brake_copied(target, source);
     written(call, target).await
 }
 

@@ -154,6 +154,9 @@ pub(super) fn set(
     let from = changes_names(class).then(|| file.name());
     let from = from.as_ref();
     apply(open, file, files, class, bytes)?;
+    if matches!(class, FileInfoClass::ALLOCATION | FileInfoClass::END_OF_FILE) {
+        open.brake_resized(file);
+    }
     audit(open, class, row.recorded, bytes, from, Ok(()));
     if changes_content(file, class, from) {
         file.set_archive();

@@ -238,6 +238,8 @@ pub(super) fn rename(
     }
     let renamed = file.vfs.rename(&from, key, &wanted.name, wanted.replace);
     let name = renamed.map_err(Fault::status)?;
+    let there = replaced.as_ref().map(|there| there.stat.key);
+    open.brake_renamed(file, [&from, &name], there);
     if let Some(there) = replaced {
         there.went(open, files, &wanted.name);
     }
@@ -290,6 +292,7 @@ pub(super) fn link(
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
     if let Some(there) = replaced {
+        open.brake_renamed(file, [&file.name(), &wanted.name], Some(there.stat.key));
         there.went(open, files, &wanted.name);
     }
     Ok(())

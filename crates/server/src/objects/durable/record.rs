@@ -427,6 +427,7 @@ fn reopen(
         turned: AtomicBool::new(false),
         written: AtomicBool::new(false),
         altered: AtomicBool::new(false),
+        brake: None,
         enumeration: Ordered::new(None),
     });
     // Until its client reconnects, the restored Open belongs to a tree connect that has ended.

@@ -211,6 +211,7 @@ impl Open {
             return self.not_removed(&link.name, fault);
         }
         self.record_removed(&link.name, file.is_directory);
+        self.brake_removed(file, &link.name);
         if let Some(mut actor) = by {
             // The deletion breaks the leases on the parent directory. One lease is spared: the
             // parent lease of the Open that closed last, if the Open that requested the deletion

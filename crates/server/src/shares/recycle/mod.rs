@@ -91,8 +91,8 @@ impl RecycleBin {
         self.keep.is_some() || self.max_size.is_some()
     }
 
-    /// The name of an account's own folder in the bin.
-    pub(crate) fn folder_of(&self, account: &str) -> String {
+    /// Returns the name of an account's own folder in the bin.
+    pub fn folder_of(&self, account: &str) -> String {
         folder::of_account(account)
     }
 

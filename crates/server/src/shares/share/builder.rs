@@ -1,11 +1,13 @@
 //! The options of a share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Compress, MAX_OFFSET, RecycleBin, RunAs, Share, UserFolders};
 use crate::access::access_rules::Rules;
 use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
+use crate::shares::brake::{Brake, BrakeRules};
 use crate::shares::guests::GuestAccess;
 use crate::shares::time_machine::Limit;
 use crate::shares::write_once::WriteOnce;
@@ -94,6 +96,25 @@ impl Share {
     #[must_use]
     pub fn write_once(self, rules: impl Into<Option<WriteOnce>>) -> Self {
         Self { write_once: rules.into().map(Arc::new), ..self }
+    }
+
+    /// Sets the rules of the brake on clients that change files as ransomware does. None: no client is looked at.
+    #[must_use]
+    pub fn brake(self, rules: impl Into<Option<BrakeRules>>) -> Self {
+        Self { brake: rules.into().map(|rules| Arc::new(Brake::new(rules))), ..self }
+    }
+
+    /// Sets the file in which the brake keeps a journal of changes, by which those of a session can be undone. It does
+    /// nothing on a share without a brake.
+    #[must_use]
+    pub fn brake_journal(self, path: impl Into<Option<PathBuf>>) -> Self {
+        let brake = match (self.brake, path.into()) {
+            (Some(brake), Some(path)) => {
+                Some(Arc::new(Arc::unwrap_or_clone(brake).with_journal(path)))
+            }
+            (brake, _) => brake,
+        };
+        Self { brake, ..self }
     }
 
     /// Sets the rights of clients without an account. None: there are no guests.
