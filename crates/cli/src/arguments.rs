@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// Show and set the quotas of users, groups and shares on this machine
     #[command(after_help = EXIT_CODES)]
     Quota(crate::quota::Quota),
+    /// Undo what a session changed in shares with a brake, from recycle bins and snapshots
+    #[command(after_help = crate::undo::UNDO_HELP)]
+    Undo(crate::undo::Undo),
     /// Join a domain, check the membership, leave it
     #[command(after_help = EXIT_CODES)]
     Domain(crate::domain::arguments::Domain),

@@ -45,6 +45,7 @@ mod state;
 mod svg;
 mod text_table;
 mod trusted_file;
+mod undo;
 mod unix_accounts;
 mod user;
 mod value_words;
@@ -114,6 +115,7 @@ fn main() -> ExitCode {
         Command::Share(shares) => shares::run(shares),
         Command::Namespace(namespaces) => namespaces::run(namespaces),
         Command::Quota(quota) => quota::run(quota),
+        Command::Undo(undo) => undo::run(undo),
         Command::Domain(domain) => domain::run(domain),
         Command::Quic(quic) => quic::run(quic),
         Command::Import(import) => import::run(import),
