@@ -124,6 +124,12 @@ pub struct ShareSection {
     /// HIDDEN is the right of others to execute a file.
     #[serde(default)]
     pub map_hidden: bool,
+    /// READONLY is the missing right of the owner to write a file.
+    #[serde(default)]
+    pub map_readonly: bool,
+    /// Users who may write a file may change its permissions.
+    #[serde(default)]
+    pub dos_filemode: bool,
     /// Keep DOS attributes in an extended attribute.
     #[serde(default)]
     pub dos_attributes: Option<bool>,
@@ -350,7 +356,7 @@ impl ShareSection {
             guest guest_write force_group allow deny read_list write_list hosts_allow hosts_deny
             access_list case_sensitive file_mode directory_mode force_file_mode
             force_directory_mode inherit_modes inherit_owner inherit_acls map_archive map_system
-            map_hidden dos_attributes hide_dot_files follow_symlinks samba_links snapshots
+            map_hidden map_readonly dos_filemode dos_attributes hide_dot_files follow_symlinks samba_links snapshots
             host_changes nt_acls streams time_machine time_machine_max_size max_file_size
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
             veto off_core posix_locks audit max_connections recycle brake worm keep_deleted cluster
@@ -426,21 +432,27 @@ impl ShareSection {
         faults
     }
 
-    /// The fault of DOS attributes that are to be bits of the mode.
+    /// The fault of DOS attributes that are to be bits of the mode, and of who may change the mode.
     fn fault_of_mapped(&self, text: &str) -> Option<Fault> {
-        if !(self.map_archive || self.map_system || self.map_hidden) {
+        let at = &self.name.span();
+        let lists = self.nt_acls.unwrap_or(NtAclsChoice::Xattr);
+        if self.dos_filemode && lists != NtAclsChoice::Posix {
+            // A stored list says itself who may change it.
+            let what = "dos_filemode needs nt_acls = \"posix\"";
+            return Some(Fault::at(text, at, what));
+        }
+        if !(self.map_archive || self.map_system || self.map_hidden || self.map_readonly) {
             return None;
         }
-        let at = &self.name.span();
         if self.dos_attributes != Some(false) {
-            let what = "map_archive, map_system and map_hidden need dos_attributes = false";
+            let what =
+                "map_archive, map_system, map_hidden and map_readonly need dos_attributes = false";
             let fault = Fault::at(text, at, what);
             return Some(fault.hint("or remove them: attributes are stored apart from the mode"));
         }
-        let lists = self.nt_acls.unwrap_or(NtAclsChoice::Xattr);
         (lists == NtAclsChoice::Xattr).then(|| {
             // A stored list does not apply any more when the mode of its file changes.
-            let what = "map_archive, map_system and map_hidden need nt_acls = \"posix\" or \"off\"";
+            let what = "map_archive, map_system, map_hidden and map_readonly need nt_acls = \"posix\" or \"off\"";
             Fault::at(text, at, what)
         })
     }

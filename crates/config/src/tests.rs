@@ -173,6 +173,8 @@ pub(super) const EVERY_KEY: &str = r#"
         map_archive = true
         map_system = true
         map_hidden = true
+        map_readonly = true
+        dos_filemode = true
         dos_attributes = false
         hide_dot_files = false
         follow_symlinks = true
@@ -391,6 +393,9 @@ fn bits_of_modes_and_owners_need_files_without_stored_lists() {
     for (keys, what) in [
         ("map_hidden = true", "need dos_attributes = false"),
         ("map_archive = true\ndos_attributes = false", "need nt_acls"),
+        ("map_readonly = true", "need dos_attributes = false"),
+        ("dos_filemode = true", "needs nt_acls = \"posix\""),
+        ("dos_filemode = true\nnt_acls = \"off\"", "needs nt_acls = \"posix\""),
         ("inherit_owner = true\nnt_acls = \"posix\"", "needs run_as"),
         ("inherit_owner = true\nrun_as = \"user\"", "needs nt_acls"),
     ] {

@@ -63,6 +63,8 @@ pub struct ModeAttributes {
     pub system: bool,
     /// HIDDEN is the right of others to execute.
     pub hidden: bool,
+    /// READONLY is a file that its owner may not write.
+    pub read_only: bool,
 }
 
 impl ModeAttributes {
@@ -85,7 +87,14 @@ impl ModeAttributes {
     /// Returns the attributes of a file with the permission bits `mode`.
     pub(crate) fn of_mode(self, mode: u32) -> FileAttributes {
         let set = self.pairs().filter(|pair| mode & pair.bit != 0);
-        set.fold(FileAttributes::EMPTY, |all, pair| all | pair.attribute)
+        let attributes = set.fold(FileAttributes::EMPTY, |all, pair| all | pair.attribute);
+        let is_read_only = self.read_only && mode & OWNER_WRITES == 0;
+        if is_read_only { attributes | FileAttributes::READONLY } else { attributes }
+    }
+
+    /// True for attributes with which nobody gets the right to write.
+    fn forbids_writing(self, attributes: FileAttributes) -> bool {
+        self.read_only && attributes.contains(FileAttributes::READONLY)
     }
 
     /// Returns the bits for these attributes.
@@ -142,6 +151,9 @@ pub struct PosixOptions {
     pub inherit_lists: bool,
     /// DOS attributes in the modes of files, for a share without `dos_attributes`.
     pub mode_attributes: ModeAttributes,
+    /// Users who may write an object may change its permissions too, which the server does for them. For
+    /// [`NtAcls::Posix`] alone: a stored list says itself who may change it.
+    pub writers_set_modes: bool,
     /// The comparison of names.
     pub case: Case,
     /// Stores DOS attributes and creation times in `user.DOSATTRIB`.
@@ -198,6 +210,7 @@ impl Default for PosixOptions {
             inherit_owner: false,
             inherit_lists: false,
             mode_attributes: ModeAttributes::default(),
+            writers_set_modes: false,
             case: Case::Insensitive,
             dos_attributes: true,
             nt_acls: NtAcls::Xattr,
@@ -222,6 +235,10 @@ impl Default for PosixOptions {
 
 /// Permission bits if neither client nor configuration sets them.
 const DEFAULT_MASK: u32 = 0o755;
+/// The right of the owner to write.
+const OWNER_WRITES: u32 = 0o200;
+/// The right of everybody to write.
+const ALL_WRITE: u32 = 0o222;
 
 impl PosixOptions {
     /// Returns the permission bits of a new file with these attributes for which a client asks for
@@ -235,11 +252,12 @@ impl PosixOptions {
     ) -> u32 {
         let mask = self.create_mask.unwrap_or(DEFAULT_MASK);
         let mapped = self.mode_attributes.bits_of(attributes);
+        let writes = if self.mode_attributes.forbids_writing(attributes) { 0 } else { ALL_WRITE };
         let bits = match (mode, from) {
             (Some(mode), _) => mode & self.create_mask.unwrap_or(0o7777) | self.forced_file_mode,
-            (None, Heritage { has_list: true, .. }) => 0o777 & mask,
-            (None, Heritage { mode: Some(parent), .. }) => parent & 0o666 | mapped,
-            (None, _) => (0o666 | mapped) & mask | self.forced_file_mode,
+            (None, Heritage { has_list: true, .. }) => (0o555 | writes) & mask,
+            (None, Heritage { mode: Some(parent), .. }) => parent & (0o444 | writes) | mapped,
+            (None, _) => (0o444 | writes | mapped) & mask | self.forced_file_mode,
         };
         bits & 0o1777
     }
@@ -254,7 +272,24 @@ impl PosixOptions {
         } else {
             mapped & self.create_mask.unwrap_or(DEFAULT_MASK) | self.forced_file_mode & used
         };
-        mode & !used | bits
+        self.writing(mode & !used | bits, attributes)
+    }
+
+    /// Returns permission bits with the rights to write that go with attributes: none of a file that is
+    /// READONLY, those of a new file where it was that before, else the bits' own.
+    fn writing(&self, mode: u32, attributes: FileAttributes) -> u32 {
+        let was_read_only = mode & OWNER_WRITES == 0;
+        if self.mode_attributes.forbids_writing(attributes) {
+            // A file keeps the rights that every file has.
+            let kept = if self.inherit_modes { 0 } else { self.forced_file_mode & ALL_WRITE };
+            mode & !ALL_WRITE | kept
+        } else if self.mode_attributes.read_only && was_read_only {
+            let (mask, forced) =
+                (self.create_mask.unwrap_or(DEFAULT_MASK), self.forced_file_mode & ALL_WRITE);
+            mode | if self.inherit_modes { OWNER_WRITES } else { ALL_WRITE & mask | forced }
+        } else {
+            mode
+        }
     }
 
     /// Returns the permission bits of a new directory. It inherits set-group-ID from its parent, or has
@@ -314,7 +349,8 @@ mod tests {
     #[test]
     fn attributes_are_bits_of_the_mode() {
         let (archive, hidden) = (FileAttributes::ARCHIVE, FileAttributes::HIDDEN);
-        let mode_attributes = ModeAttributes { archive: true, system: false, hidden: true };
+        let mode_attributes =
+            ModeAttributes { archive: true, hidden: true, ..ModeAttributes::default() };
         let options = PosixOptions { mode_attributes, ..PosixOptions::default() };
         let made = |attributes, from| options.file_mode_of(None, attributes, from);
         assert_eq!(made(archive | FileAttributes::SYSTEM, Heritage::default()), 0o744);
@@ -329,5 +365,29 @@ mod tests {
         assert_eq!(limited.mode_with(0o644, archive), 0o645, "the mask and the forced bits");
         let inherits = PosixOptions { inherit_modes: true, ..limited };
         assert_eq!(inherits.mode_with(0o644, archive), 0o744);
+    }
+
+    #[test]
+    fn a_file_that_is_read_only_has_no_right_to_write() {
+        let mode_attributes = ModeAttributes { read_only: true, ..ModeAttributes::default() };
+        let (create_mask, forced_file_mode) = (Some(0o664), 0o020);
+        let options = PosixOptions {
+            mode_attributes,
+            create_mask,
+            forced_file_mode,
+            ..PosixOptions::default()
+        };
+        let (read_only, none) = (FileAttributes::READONLY, FileAttributes::EMPTY);
+        assert_eq!(options.file_mode_of(None, read_only, Heritage::default()), 0o464);
+        assert_eq!(options.file_mode_of(None, none, Heritage::default()), 0o664);
+        assert_eq!(options.file_mode_of(None, read_only, PARENT), 0o440);
+        assert_eq!(options.mode_with(0o644, read_only), 0o464);
+        assert_eq!(options.mode_with(0o444, none), 0o664);
+        assert_eq!(options.mode_with(0o640, none), 0o640, "it was not read-only");
+        assert_eq!(mode_attributes.of_mode(0o440), read_only);
+        assert_eq!(mode_attributes.of_mode(0o640), none);
+        let inherits = PosixOptions { inherit_modes: true, ..options };
+        assert_eq!(inherits.mode_with(0o444, none), 0o644, "of the owner alone");
+        assert_eq!(PosixOptions::default().mode_with(0o640, read_only), 0o640);
     }
 }

@@ -9,11 +9,11 @@ use std::path::Path;
 use frevo_store::Fault;
 use frevo_store::security::HostAcl;
 use frevo_store::vfs::{Kind, Security, SecurityChange, VfsResult};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, XattrFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, Statx, XattrFlags};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 
-use crate::credentials;
+use crate::credentials::{self, Assumed};
 use crate::errno::fault_of;
 use crate::facts::{self, Version};
 use crate::ntacl::{self, Permissions};
@@ -146,6 +146,7 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
     if change.descriptor.is_some() {
         check_owner(&sys::stat_fd(handle.fd()).map_err(fault_of)?)?;
     }
+    let _server = as_owner(share, handle)?;
     let has_list = match change.lists {
         Some(lists) => set_lists(handle, kind, lists, change.mode)?,
         None => false,
@@ -169,6 +170,16 @@ pub(crate) fn set(share: &Share, handle: &Handle, change: &SecurityChange<'_>) -
         Err(Errno::RANGE | Errno::TOOBIG) => Err(Fault::DiskFull),
         Err(errno) => Err(fault_of(errno)),
     }
+}
+
+/// Lets the server act for a user that may write the object, where such users may change permissions as
+/// its owner does. None leaves a change to the user's own rights.
+pub(crate) fn as_owner(share: &Share, handle: &Handle) -> VfsResult<Option<Assumed>> {
+    let acting = credentials::acting().filter(|_| share.lets_writers_set_modes());
+    let Some(user) = acting else { return Ok(None) };
+    let owner = sys::stat_fd(handle.fd()).map_err(fault_of)?.stx_uid;
+    let is_writer = owner != user.uid() && sys::may_access(handle.fd(), Access::WRITE_OK);
+    Ok(is_writer.then(credentials::as_server))
 }
 
 /// Checks that the user that this thread acts as owns the file. The server writes descriptors with its

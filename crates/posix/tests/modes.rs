@@ -16,11 +16,11 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{create, create_dir, name};
+use common::{create, create_dir, name, read};
 use frevo_posix::credentials::{self, Credentials};
 use frevo_posix::{ModeAttributes, NtAcls, PosixOptions};
 use frevo_store::Vfs as _;
-use frevo_store::vfs::{BasicChange, OpenHow};
+use frevo_store::vfs::{BasicChange, OpenHow, SecurityChange};
 use frevo_wire::dtyp::{FileAttributes, FileTime};
 use rustix::fs::CWD;
 
@@ -300,7 +300,12 @@ fn attributes_are_bits_of_the_mode() {
     let s = share_with(PosixOptions {
         dos_attributes: false,
         nt_acls: NtAcls::Posix,
-        mode_attributes: ModeAttributes { archive: true, system: true, hidden: true },
+        mode_attributes: ModeAttributes {
+            archive: true,
+            system: true,
+            hidden: true,
+            read_only: false,
+        },
         ..PosixOptions::default()
     });
     let attributes = FileAttributes::ARCHIVE | FileAttributes::SYSTEM;
@@ -331,7 +336,11 @@ fn attributes_of_the_mode_keep_to_the_mask_and_the_forced_bits() {
         forced_file_mode: 0o001,
         dos_attributes: false,
         nt_acls: NtAcls::Posix,
-        mode_attributes: ModeAttributes { archive: true, system: false, hidden: true },
+        mode_attributes: ModeAttributes {
+            archive: true,
+            hidden: true,
+            ..ModeAttributes::default()
+        },
         ..PosixOptions::default()
     });
     let attributes = FileAttributes::ARCHIVE;
@@ -341,5 +350,110 @@ fn attributes_of_the_mode_keep_to_the_mask_and_the_forced_bits() {
         let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
         file.node.set_basic(&change).unwrap();
         assert_eq!(s.vfs.stat(&name("f")).unwrap().mode, 0o645);
+    }
+}
+
+/// READONLY is the owner's missing right to write: also for the fast question that deletion asks.
+#[test]
+fn read_only_is_a_right_that_the_owner_lacks() {
+    let s = share_with(PosixOptions {
+        create_mask: Some(0o664),
+        dos_attributes: false,
+        nt_acls: NtAcls::Posix,
+        mode_attributes: ModeAttributes { read_only: true, ..ModeAttributes::default() },
+        ..PosixOptions::default()
+    });
+    let read_only = FileAttributes::READONLY;
+    let made = s.open("r", &OpenHow { attributes: read_only, ..create() }).unwrap();
+    assert_eq!((made.stat.mode, made.stat.attributes), (0o444, read_only));
+    assert!(made.node.is_read_only().unwrap());
+    let file = s.open("f", &create()).unwrap();
+    let set = |attributes| {
+        let change = BasicChange { attributes: Some(attributes), ..BasicChange::default() };
+        file.node.set_basic(&change).unwrap();
+        let stat = s.vfs.stat(&name("f")).unwrap();
+        (stat.mode, stat.attributes, file.node.is_read_only().unwrap())
+    };
+    assert_eq!(set(read_only), (0o444, read_only, true));
+    assert_eq!(set(FileAttributes::NORMAL), (0o664, FileAttributes::NORMAL, false));
+    chmod(&s, "f", 0o600);
+    assert_eq!(
+        set(FileAttributes::NORMAL).0,
+        0o600,
+        "the rights of a file that was not read-only stay"
+    );
+    chmod(&s, "f", 0o066);
+    assert!(file.node.is_read_only().unwrap(), "the host's change counts");
+}
+
+/// The server changes the mode for a user who may write the file, and for nobody else.
+#[test]
+fn who_may_write_a_file_may_change_its_mode_if_the_share_says_so() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to act as users");
+        return;
+    }
+    for (writers_set_modes, nt_acls, may) in [
+        (true, NtAcls::Posix, true),
+        (false, NtAcls::Posix, false),
+        // A stored list says who may change it.
+        (true, NtAcls::Xattr, false),
+    ] {
+        let s = share_with(PosixOptions { writers_set_modes, nt_acls, ..PosixOptions::default() });
+        chmod(&s, "", 0o755);
+        for (path, mode) in [("writable", 0o666), ("readable", 0o644)] {
+            std::fs::write(s.path(path), "x").unwrap();
+            chmod(&s, path, mode);
+            std::os::unix::fs::chown(s.path(path), Some(OWNER_OF_FOLDER), Some(54_321)).unwrap();
+        }
+        let user = maker();
+        let acting = user.assume().unwrap();
+        let set = |path: &str, mode: u32| {
+            let node = s.open(path, &read()).unwrap().node;
+            let by_list = node
+                .set_security(&SecurityChange { mode: Some(mode), ..SecurityChange::default() });
+            let by_mode = BasicChange { mode: Some(mode | 0o001), ..BasicChange::default() };
+            (node.host_access().owner, by_list.is_ok(), node.set_basic(&by_mode).is_ok())
+        };
+        assert_eq!(set("writable", 0o4662), (may, may, may));
+        assert_eq!(set("readable", 0o666), (false, false, false));
+        drop(acting);
+        let mode = |path: &str| std::fs::metadata(s.path(path)).unwrap().mode() & 0o7777;
+        assert_eq!(mode("writable"), if may { 0o663 } else { 0o666 }, "never set-user-ID");
+        assert_eq!(mode("readable"), 0o644);
+    }
+}
+
+/// Attributes in the mode are the owner's to change, unless the share lets writers change modes.
+#[test]
+fn attributes_of_the_mode_are_set_by_the_owner() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: it takes root to act as users");
+        return;
+    }
+    for writers_set_modes in [false, true] {
+        let s = share_with(PosixOptions {
+            writers_set_modes,
+            dos_attributes: false,
+            nt_acls: NtAcls::Posix,
+            mode_attributes: ModeAttributes { read_only: true, ..ModeAttributes::default() },
+            ..PosixOptions::default()
+        });
+        chmod(&s, "", 0o755);
+        for (path, owner) in [("own", MAKER), ("other", OWNER_OF_FOLDER)] {
+            std::fs::write(s.path(path), "x").unwrap();
+            chmod(&s, path, 0o666);
+            std::os::unix::fs::chown(s.path(path), Some(owner), Some(54_321)).unwrap();
+        }
+        let user = maker();
+        let acting = user.assume().unwrap();
+        let change =
+            BasicChange { attributes: Some(FileAttributes::READONLY), ..BasicChange::default() };
+        let set = |path: &str| s.open(path, &read()).unwrap().node.set_basic(&change).is_ok();
+        assert_eq!((set("own"), set("other")), (true, writers_set_modes));
+        drop(acting);
+        let mode = |path: &str| std::fs::metadata(s.path(path)).unwrap().mode() & 0o777;
+        let other = if writers_set_modes { 0o444 } else { 0o666 };
+        assert_eq!((mode("own"), mode("other")), (0o444, other));
     }
 }

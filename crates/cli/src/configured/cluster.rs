@@ -218,6 +218,9 @@ pub(crate) fn fingerprints(config: &Config) -> Vec<Fingerprint> {
         if forced.iter().any(Option::is_some) || chosen.contains(&true) {
             values.push(format!("{forced:?} {chosen:?}"));
         }
+        if share.map_readonly || share.dos_filemode {
+            values.push(format!("{} {}", share.map_readonly, share.dos_filemode));
+        }
         let part = fold_name(share.name.get_ref().as_str());
         parts.push(Fingerprint { part, digest: digest(&values.join("\n")) });
     }

@@ -51,7 +51,9 @@ fn posix_options(section: &ShareSection) -> PosixOptions {
         archive: section.map_archive,
         system: section.map_system,
         hidden: section.map_hidden,
+        read_only: section.map_readonly,
     };
+    options.writers_set_modes = section.dos_filemode;
     options.dos_attributes = section.dos_attributes.unwrap_or(options.dos_attributes);
     options.hide_dot_files = section.hide_dot_files.unwrap_or(options.hide_dot_files);
     options.hide_files.clone_from(&section.hide_files);

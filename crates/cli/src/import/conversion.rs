@@ -4,7 +4,29 @@ use super::host_facts::HostFacts;
 use super::names::NameRules;
 use super::report::{Report, Weight};
 use super::smb_conf::{Parameter, Section, SmbConf};
-use super::words::{list, squeezed};
+use super::words::{list, squeezed, truth};
+
+/// The parameters of a share, with the defaults of `[global]`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShareParameters<'a> {
+    pub(super) section: &'a Section,
+    pub(super) global: &'a Section,
+}
+
+impl<'a> ShareParameters<'a> {
+    /// The parameter in the section or, failing that, in `[global]`.
+    pub(super) fn parameter(&self, name: &str) -> Option<&'a Parameter> {
+        self.section.parameter(name).or_else(|| self.global.parameter(name))
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<&'a str> {
+        self.parameter(name).map(|parameter| parameter.value.as_str())
+    }
+
+    pub(super) fn truth(&self, name: &str) -> Option<bool> {
+        self.value(name).and_then(truth)
+    }
+}
 
 /// An smb.conf that is converted, and the report so far.
 pub(super) struct Conversion<'a> {

@@ -1,16 +1,14 @@
 //! Shares that Samba lets guests into (`guest ok`), and the users who are guests (`map to guest`).
 
 use super::access_options::NAMES;
-use super::conversion::Conversion;
+use super::conversion::{Conversion, ShareParameters};
 use super::report::{Report, Weight};
-use super::smb_conf::{Parameter, Section};
+use super::smb_conf::Parameter;
 use super::toml_text::{encryption, line, quoted};
-use super::words::truth;
 
 /// A share as far as guests go.
 pub(super) struct ShareGuests<'a> {
-    pub(super) section: &'a Section,
-    pub(super) global: &'a Section,
+    pub(super) of: ShareParameters<'a>,
     /// The user of the host that guests act as.
     pub(super) user: &'a str,
     pub(super) is_read_only: bool,
@@ -20,19 +18,7 @@ pub(super) struct ShareGuests<'a> {
     pub(super) lets_guests_in: bool,
 }
 
-impl<'a> ShareGuests<'a> {
-    fn parameter(&self, name: &str) -> Option<&'a Parameter> {
-        self.section.parameter(name).or_else(|| self.global.parameter(name))
-    }
-
-    fn value(&self, name: &str) -> Option<&'a str> {
-        self.parameter(name).map(|parameter| parameter.value.as_str())
-    }
-
-    fn truth(&self, name: &str) -> Option<bool> {
-        self.value(name).and_then(truth)
-    }
-
+impl ShareGuests<'_> {
     /// True if guests are let in.
     pub(super) fn are_let_in(&self) -> bool {
         matches!(of(self), Some(Ok(_)))
@@ -52,7 +38,7 @@ struct Guests<'a> {
 /// Frevo does not. None where Samba lets none in either.
 fn of<'a>(share: &ShareGuests<'a>) -> Option<Result<Guests<'a>, (&'a Parameter, String)>> {
     let parameter =
-        share.parameter("guest ok").filter(|_| share.truth("guest ok") == Some(true))?;
+        share.of.parameter("guest ok").filter(|_| share.of.truth("guest ok") == Some(true))?;
     if let Some(why) = reason_against(share) {
         return Some(Err((parameter, format!("guests are not let in, because {why}"))));
     }
@@ -62,9 +48,9 @@ fn of<'a>(share: &ShareGuests<'a>) -> Option<Result<Guests<'a>, (&'a Parameter, 
 /// The reason for which guests are not let in.
 fn reason_against(share: &ShareGuests<'_>) -> Option<String> {
     let demands = |value: Option<&str>| value.and_then(encryption) == Some("required");
-    let has = |option: &&str| share.value(option).is_some_and(|value| !value.is_empty());
-    let own = share.section.value("server smb encrypt");
-    if demands(own) || demands(share.global.value("server smb encrypt")) {
+    let has = |option: &&str| share.of.value(option).is_some_and(|value| !value.is_empty());
+    let own = share.of.section.value("server smb encrypt");
+    if demands(own) || demands(share.of.global.value("server smb encrypt")) {
         return Some(String::from("encryption is demanded"));
     }
     let mut rules = NAMES.iter().map(|names| names.option);
@@ -75,7 +61,7 @@ fn reason_against(share: &ShareGuests<'_>) -> Option<String> {
         return Some(String::from("each user has a folder of its own there"));
     }
     let mut special = ["continuous availability", "fruit:timemachine"].into_iter();
-    if let Some(option) = special.find(|option| share.truth(option) == Some(true)) {
+    if let Some(option) = special.find(|option| share.of.truth(option) == Some(true)) {
         return Some(format!("the share has {option}"));
     }
     let user = share.user;
@@ -85,7 +71,7 @@ fn reason_against(share: &ShareGuests<'_>) -> Option<String> {
 /// Writes the keys for guests of a share. Without guests of its own it goes on demanding encryption where
 /// that is only given up for the guests of other shares.
 pub(super) fn write(share: &ShareGuests<'_>, report: &mut Report, toml: &mut String) {
-    let name = &share.section.name;
+    let name = &share.of.section.name;
     match of(share) {
         None => {}
         Some(Err((parameter, why))) => {
@@ -96,14 +82,14 @@ pub(super) fn write(share: &ShareGuests<'_>, report: &mut Report, toml: &mut Str
             if writes {
                 line(toml, "guest_write", "true");
             }
-            if share.value("hosts allow").is_none_or(str::is_empty) {
+            if share.of.value("hosts allow").is_none_or(str::is_empty) {
                 let why = "guests are let in from private addresses only; see hosts_allow";
                 report.parameter(Weight::Stricter, name, parameter, why);
             }
             return;
         }
     }
-    let is_given_up = share.lets_guests_in && share.global.value("server smb encrypt").is_none();
+    let is_given_up = share.lets_guests_in && share.of.global.value("server smb encrypt").is_none();
     if is_given_up && !toml.ends_with("encrypt = true\n") {
         line(toml, "encrypt", "true");
     }

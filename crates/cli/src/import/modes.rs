@@ -3,8 +3,9 @@
 
 use frevo_config::Mode;
 
+use super::conversion::ShareParameters;
 use super::report::{Report, Weight};
-use super::smb_conf::{Parameter, Section};
+use super::smb_conf::Parameter;
 use super::toml_text::line;
 use super::words::truth;
 
@@ -42,16 +43,16 @@ struct MappedAttribute {
     default: bool,
 }
 
-const MAPPED: [MappedAttribute; 3] = [
+const MAPPED: [MappedAttribute; 4] = [
     MappedAttribute { key: "map_archive", option: "map archive", default: true },
     MappedAttribute { key: "map_system", option: "map system", default: false },
     MappedAttribute { key: "map_hidden", option: "map hidden", default: false },
+    MappedAttribute { key: "map_readonly", option: "map readonly", default: true },
 ];
 
 /// A share as far as these options go.
 pub(super) struct ShareModes<'a> {
-    pub(super) section: &'a Section,
-    pub(super) global: &'a Section,
+    pub(super) of: ShareParameters<'a>,
     /// True where access lists are stored (acl_xattr).
     pub(super) has_lists: bool,
 }
@@ -63,21 +64,17 @@ pub(super) struct ModeFault<'a> {
 }
 
 impl<'a> ShareModes<'a> {
-    fn parameter(&self, name: &str) -> Option<&'a Parameter> {
-        self.section.parameter(name).or_else(|| self.global.parameter(name))
-    }
-
-    fn value(&self, name: &str) -> Option<&'a str> {
-        self.parameter(name).map(|parameter| parameter.value.as_str())
-    }
-
-    fn truth(&self, name: &str) -> Option<bool> {
-        self.value(name).and_then(truth)
+    /// True if an attribute is a bit of the mode, where attributes are not stored. `map readonly` has a third
+    /// word, with which READONLY tells of the user's rights, and says nothing of the mode.
+    fn maps(&self, attribute: &MappedAttribute) -> bool {
+        let value = self.of.value(attribute.option);
+        let is_of_rights = value.is_some_and(|value| value.eq_ignore_ascii_case("permissions"));
+        !is_of_rights && value.and_then(truth).unwrap_or(attribute.default)
     }
 
     /// True if new files belong to the owner of their folder. None for a value that is not known.
     fn inherits_owner(&self) -> Option<bool> {
-        let value = self.value("inherit owner").unwrap_or("no");
+        let value = self.of.value("inherit owner").unwrap_or("no");
         let words = ["windows and unix", "unix only"];
         let is_word = words.iter().any(|word| value.eq_ignore_ascii_case(word));
         if is_word { Some(true) } else { truth(value) }
@@ -86,7 +83,7 @@ impl<'a> ShareModes<'a> {
     /// The options with which the share cannot be used.
     pub(super) fn faults(&self) -> Vec<ModeFault<'a>> {
         let is_no_mode = |p: &&Parameter| p.value.parse::<Mode>().is_err();
-        let masks = MODES.iter().filter_map(|options| self.parameter(options.mask));
+        let masks = MODES.iter().filter_map(|options| self.of.parameter(options.mask));
         let why = "the value is not permission bits";
         let mut faults: Vec<_> =
             masks.filter(is_no_mode).map(|parameter| ModeFault { parameter, why }).collect();
@@ -97,7 +94,7 @@ impl<'a> ShareModes<'a> {
             }
             Some(_) => None,
         };
-        let owner = self.parameter("inherit owner");
+        let owner = self.of.parameter("inherit owner");
         faults.extend(owner.zip(why).map(|(parameter, why)| ModeFault { parameter, why }));
         faults
     }
@@ -105,17 +102,17 @@ impl<'a> ShareModes<'a> {
 
 /// Writes the permission bits of new files and folders.
 pub(super) fn write(share: &ShareModes<'_>, report: &mut Report, toml: &mut String) {
-    let bits = |name| share.value(name).and_then(|value| value.parse::<Mode>().ok());
+    let bits = |name| share.of.value(name).and_then(|value| value.parse::<Mode>().ok());
     for options in &MODES {
         let ModeOptions { key, settable, .. } = options;
         // The modes are always written, because without a mask, clients with the POSIX extensions
         // could set all bits.
         let mask = bits(options.mask).map_or(options.default, |mode| mode.0);
         line(toml, key, &format!("\"{mask:04o}\""));
-        let forced = share.parameter(options.forced).filter(|p| !is_zero(&p.value));
+        let forced = share.of.parameter(options.forced).filter(|p| !is_zero(&p.value));
         let Some(parameter) = forced else { continue };
         let mut tell =
-            |why: &str| report.parameter(Weight::Stricter, &share.section.name, parameter, why);
+            |why: &str| report.parameter(Weight::Stricter, &share.of.section.name, parameter, why);
         let Some(Mode(forced)) = bits(options.forced) else {
             tell(&format!("the value is not permission bits; see force_{key}"));
             continue;
@@ -130,7 +127,7 @@ pub(super) fn write(share: &ShareModes<'_>, report: &mut Report, toml: &mut Stri
     for (option, key) in
         [("inherit permissions", "inherit_modes"), ("inherit acls", "inherit_acls")]
     {
-        if share.truth(option) == Some(true) {
+        if share.of.truth(option) == Some(true) {
             line(toml, key, "true");
         }
     }
@@ -144,15 +141,15 @@ fn is_zero(mode: &str) -> bool {
 /// Writes the keys that go with permission bits alone: the owner of new files, and DOS attributes that
 /// are bits of the mode. In Samba they are that only where they are not stored.
 pub(super) fn write_plain(share: &ShareModes<'_>, report: &mut Report, toml: &mut String) {
-    let is_stored = share.truth("store dos attributes") != Some(false);
+    let is_stored = share.of.truth("store dos attributes") != Some(false);
     let has_lists = share.has_lists;
     let mut keys = Vec::new();
     for attribute in &MAPPED {
-        let is_mapped = share.truth(attribute.option).unwrap_or(attribute.default);
+        let is_mapped = share.maps(attribute);
         if is_mapped && !is_stored && !has_lists {
             keys.push(attribute.key);
         }
-        let told = share.section.parameter(attribute.option).filter(|_| is_mapped);
+        let told = share.of.section.parameter(attribute.option).filter(|_| is_mapped);
         let Some(parameter) = told else { continue };
         let (weight, why) = match (is_stored, has_lists) {
             (true, _) => (Weight::Harmless, "attributes are stored, as in Samba"),
@@ -162,12 +159,21 @@ pub(super) fn write_plain(share: &ShareModes<'_>, report: &mut Report, toml: &mu
             ),
             (false, false) => continue,
         };
-        report.parameter(weight, &share.section.name, parameter, why);
+        report.parameter(weight, &share.of.section.name, parameter, why);
     }
     if share.inherits_owner() == Some(true) && !has_lists {
         keys.push("inherit_owner");
     }
-    if !keys.is_empty() && share.truth("nt acl support") != Some(false) {
+    let writers = share.of.parameter("dos filemode").filter(|p| truth(&p.value) == Some(true));
+    match writers {
+        Some(parameter) if has_lists => {
+            let why = "a stored access list says who may change it, also to who may write the file";
+            report.parameter(Weight::Stricter, &share.of.section.name, parameter, why);
+        }
+        Some(_) if share.of.truth("nt acl support") != Some(false) => keys.push("dos_filemode"),
+        _ => {}
+    }
+    if !keys.is_empty() && share.of.truth("nt acl support") != Some(false) {
         // Samba without acl_xattr has no other lists.
         line(toml, "nt_acls", "\"posix\"");
     }

@@ -146,7 +146,6 @@ const PRINTING: &str = "printing is not supported";
 const PROGRAMS: &str = "running programs is not supported";
 const CHECKING: &str = "running programs is not supported, and this one can refuse a client";
 const FASTEST: &str = "Frevo uses the fastest method of the system";
-const STORED: &str = "DOS attributes are stored apart from permissions";
 
 /// The options of shares, and their conversion.
 static SHARE: &[Row] = &[
@@ -202,6 +201,8 @@ static SHARE: &[Row] = &[
             "vfs objects",
             "write list",
             "continuous availability",
+            "dos filemode",
+            "map readonly",
         ],
     ),
     row(
@@ -247,12 +248,6 @@ static SHARE: &[Row] = &[
         &[""],
         "nobody is root; members of the group Administrators may do more",
         &["admin users"],
-    ),
-    row(
-        Stricter,
-        &["no"],
-        "a user who may write a file cannot change its permissions thereby",
-        &["dos filemode"],
     ),
     row(
         Stricter,
@@ -304,7 +299,6 @@ static SHARE: &[Row] = &[
             "dfree command",
         ],
     ),
-    row(LeftOut, &["no"], STORED, &["map readonly"]),
     row(LeftOut, &[""], "the volume has the name of the share", &["volume"]),
     row(LeftOut, &["ntfs"], "the file system is called NTFS", &["fstype"]),
     row(LeftOut, &["-1"], "the number is made of the file system's", &["volume serial number"]),

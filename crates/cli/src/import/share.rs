@@ -3,7 +3,7 @@
 use frevo_config::{ShareName, nearest};
 
 use super::access_options::{NAMES, Names};
-use super::conversion::Conversion;
+use super::conversion::{Conversion, ShareParameters};
 use super::dfs_links::{self, DfsRoot};
 use super::guests::{self, ShareGuests};
 use super::host_facts::HostFacts;
@@ -142,17 +142,21 @@ impl<'a> Share<'a> {
         share
     }
 
+    const fn parameters(&self) -> ShareParameters<'a> {
+        ShareParameters { section: self.section, global: self.global }
+    }
+
     /// The parameter in the section or, failing that, in `[global]`.
     pub(super) fn parameter(&self, name: &str) -> Option<&'a Parameter> {
-        self.section.parameter(name).or_else(|| self.global.parameter(name))
+        self.parameters().parameter(name)
     }
 
     pub(super) fn value(&self, name: &str) -> Option<&'a str> {
-        self.parameter(name).map(|parameter| parameter.value.as_str())
+        self.parameters().value(name)
     }
 
     pub(super) fn truth(&self, name: &str) -> Option<bool> {
-        self.value(name).and_then(truth)
+        self.parameters().truth(name)
     }
 
     /// True when the share loads a module.
@@ -164,8 +168,7 @@ impl<'a> Share<'a> {
 
     fn guests(&self) -> ShareGuests<'a> {
         ShareGuests {
-            section: self.section,
-            global: self.global,
+            of: self.parameters(),
             user: self.guest_user(),
             is_read_only: self.is_read_only(),
             is_of_users: self.is_of_users(),
@@ -175,7 +178,7 @@ impl<'a> Share<'a> {
 
     fn modes(&self) -> ShareModes<'a> {
         let has_lists = self.loads("acl_xattr");
-        ShareModes { section: self.section, global: self.global, has_lists }
+        ShareModes { of: self.parameters(), has_lists }
     }
 
     /// A value with the name of the share for `%S`.

@@ -496,25 +496,45 @@ fn attributes_are_stored_or_bits_of_the_mode() {
     let (config, _, report) = import(
         "[a]\npath=/a\nmap archive = yes\nmap hidden = yes\nmap system = no\n\
          [b]\npath=/b\nstore dos attributes = no\nmap hidden = yes\n\
-         [c]\npath=/c\nstore dos attributes = no\nmap archive = no\n\
-         [d]\npath=/d\nstore dos attributes = no\nmap system = yes\nvfs objects = acl_xattr\n",
+         [c]\npath=/c\nstore dos attributes = no\nmap archive = no\nmap readonly = no\n\
+         [d]\npath=/d\nstore dos attributes = no\nmap system = yes\nvfs objects = acl_xattr\n\
+         [e]\npath=/e\nstore dos attributes = no\nmap archive = no\nmap readonly = Permissions\n",
     );
     let mapped: Vec<_> = config
         .shares
         .iter()
-        .map(|s| ([s.map_archive, s.map_hidden, s.map_system], s.dos_attributes, s.nt_acls))
+        .map(|s| {
+            let mapped = [s.map_archive, s.map_hidden, s.map_system, s.map_readonly];
+            (mapped, s.dos_attributes, s.nt_acls)
+        })
         .collect();
     assert_eq!(
         mapped,
         [
-            ([false; 3], None, None),
-            ([true, true, false], Some(false), Some(NtAclsChoice::Posix)),
-            ([false; 3], Some(false), None),
-            ([false; 3], Some(false), None),
+            ([false; 4], None, None),
+            ([true, true, false, true], Some(false), Some(NtAclsChoice::Posix)),
+            ([false; 4], Some(false), None),
+            ([false; 4], Some(false), None),
+            ([false; 4], Some(false), None),
         ]
     );
-    let line = "[d] line 17: map system = yes: a stored access list does not apply any more";
+    let line = "[d] line 18: map system = yes: a stored access list does not apply any more";
     assert!(report.contains(line), "{report}");
+}
+
+/// A user who may write a file may change its permissions, unless an access list is stored that says who may.
+#[test]
+fn writers_change_permissions_where_no_list_is_stored() {
+    let (config, _, report) = import(
+        "[a]\npath=/a\ndos filemode = yes\n[b]\npath=/b\ndos filemode = no\n\
+         [c]\npath=/c\ndos filemode = yes\nnt acl support = no\n\
+         [d]\npath=/d\ndos filemode = yes\nvfs objects = acl_xattr\n",
+    );
+    let of = |share: &frevo_config::ShareSection| (share.dos_filemode, share.nt_acls);
+    let shares: Vec<_> = config.shares.iter().map(of).collect();
+    let (posix, off) = (Some(NtAclsChoice::Posix), Some(NtAclsChoice::Off));
+    assert_eq!(shares, [(true, posix), (false, None), (false, off), (false, None)]);
+    assert!(report.contains("[d] line 13: dos filemode = yes: a stored access list"), "{report}");
 }
 
 /// Losses by Samba's defaults, and by options without an equal, are told with what to do.

@@ -279,6 +279,12 @@ impl Node for PosixNode {
         if let Some(now) = self.successor() {
             return now.is_read_only();
         }
+        let mapped = self.share.mode_attributes();
+        if !mapped.is_empty() {
+            let stx = sys::stat_fd(self.handle.fd()).map_err(fault_of)?;
+            let attributes = mapped.of_mode(u32::from(stx.stx_mode));
+            return Ok(self.kind == Kind::File && attributes.contains(FileAttributes::READONLY));
+        }
         let is_marked = |dos: DosAttrib| dos.attributes & FileAttributes::READONLY.0 != 0;
         Ok(self.dos_attrib().is_some_and(is_marked))
     }
@@ -424,6 +430,7 @@ impl Node for PosixNode {
             crate::security::chown(&self.handle, change.uid, change.gid)?;
         }
         if let Some(mode) = change.mode {
+            let _server = crate::security::as_owner(&self.share, &self.handle)?;
             crate::security::chmod(&self.handle, mode)?;
         }
         let times = self.set_times(change)?;

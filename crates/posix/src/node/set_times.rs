@@ -175,7 +175,8 @@ impl PosixNode {
         if is_optional { Ok(()) } else { stored }
     }
 
-    /// Sets the attributes that are bits of a file's mode.
+    /// Sets the attributes that are bits of a file's mode. Only its owner changes these, unless the share lets
+    /// writers do so.
     fn set_mode_attributes(&self, attributes: FileAttributes) -> VfsResult<()> {
         let mapped = self.share.mode_attributes();
         if mapped.is_empty() || self.kind != Kind::File {
@@ -191,10 +192,16 @@ impl PosixNode {
         let path = ProcPath::of(self.handle.fd());
         let mode = Mode::from_raw_mode(wanted & 0o1777);
         let change = || rustix::fs::chmodat(CWD, path.as_c_str(), mode, AtFlags::empty());
-        match self.or_as_server(change) {
+        let is_own =
+            self.is_given || credentials::acting().is_none_or(|user| user.uid() == stx.stx_uid);
+        let changed = match is_own || self.share.lets_writers_set_modes() {
+            true => self.or_as_server(change),
+            false => change(),
+        };
+        match changed {
             // The file system has no such bits. The request succeeds as where it has no attributes.
             Err(Errno::OPNOTSUPP) => Ok(()),
-            Err(Errno::PERM) if self.may_set() => Ok(()),
+            Err(Errno::PERM) if is_own && self.may_set() => Ok(()),
             changed => changed.map_err(fault_of),
         }
     }

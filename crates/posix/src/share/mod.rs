@@ -24,7 +24,7 @@ use crate::cache::NameCache;
 use crate::casing::Casing;
 use crate::kept_folders::KeptFolders;
 use crate::names::Spelling;
-use crate::options::{Case, ModeAttributes, PosixOptions};
+use crate::options::{Case, ModeAttributes, NtAcls, PosixOptions};
 use crate::share::guard::Guard;
 use crate::share::reparse_way::Ways;
 use crate::share::streams::Table;
@@ -188,12 +188,19 @@ impl Share {
     /// Returns the access of the effective user to an object of the user `owner`.
     pub(crate) fn access(&self, fd: BorrowedFd<'_>, owner: Option<u32>) -> HostAccess {
         let user = rustix::process::geteuid();
+        let write = !self.volume.read_only && sys::may_access(fd, Access::WRITE_OK);
+        let is_owner = owner.is_some_and(|owner| user.is_root() || user.as_raw() == owner);
         HostAccess {
             read: sys::may_access(fd, Access::READ_OK),
-            write: !self.volume.read_only && sys::may_access(fd, Access::WRITE_OK),
+            write,
             execute: sys::may_access(fd, Access::EXEC_OK),
-            owner: owner.is_some_and(|owner| user.is_root() || user.as_raw() == owner),
+            owner: is_owner || write && self.lets_writers_set_modes(),
         }
+    }
+
+    /// True if whoever may write an object may change its permissions.
+    pub(crate) fn lets_writers_set_modes(&self) -> bool {
+        self.options.writers_set_modes && self.options.nt_acls == NtAcls::Posix
     }
 
     /// True if the object of this key is on FUSE.

@@ -41,6 +41,7 @@ pub struct HostAccess {
     pub write: bool,
     /// May execute or traverse.
     pub execute: bool,
-    /// Is owner (or privileged): may change mode, times and attributes.
+    /// Is owner (or privileged), or may do as the owner by an option of the share: may change mode, times
+    /// and attributes.
     pub owner: bool,
 }
