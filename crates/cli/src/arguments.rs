@@ -8,7 +8,9 @@ use frevo_config::{
     ShareName, SigningChoice,
 };
 
+use crate::changes::{CHANGE_EXIT_CODES, Telling};
 use crate::exit::EXIT_CODES;
+use crate::passwords::PasswordFrom;
 use crate::state::DEFAULT_CONFIG;
 use crate::value_words::words;
 
@@ -292,20 +294,30 @@ pub(crate) struct UsersPlace {
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Add an account
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Add {
         /// Name of the new account
         name: AccountName,
         #[command(flatten)]
         password: PasswordFrom,
+        /// Accept an account that is there already; give it the password, if one is given and differs
+        #[arg(long)]
+        ensure: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Change the password of an account
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Passwd {
         /// Name of the account
         name: AccountName,
         #[command(flatten)]
         password: PasswordFrom,
+        /// Change nothing if the account has this password already
+        #[arg(long)]
+        ensure: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// List the accounts
     #[command(after_help = EXIT_CODES)]
@@ -324,54 +336,59 @@ pub(crate) enum UserCommand {
         json: bool,
     },
     /// Remove an account
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Rm {
         /// Name of the account
         name: AccountName,
+        /// Do nothing if there is no such account
+        #[arg(long)]
+        ensure: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Set the groups of an account; its other groups are removed
     ///
     /// A group exists as soon as an account is in it. Members of Administrators
     /// may take ownership of files, change owners and read audit entries.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Groups {
         /// Name of the account
         name: AccountName,
         /// Names of the groups; without any, the account is in no group
         groups: Vec<String>,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Let an account log on again
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Enable {
         /// Name of the account
         name: AccountName,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Stop an account from logging on, without removing it
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Disable {
         /// Name of the account
         name: AccountName,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Import accounts from Samba, with their passwords
     ///
     /// FILE is the output of `pdbedit -L -v -w`, with which the accounts keep
     /// their SIDs, or an smbpasswd file; - is standard input.
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Import {
         /// File to import, or - for standard input
         file: PathBuf,
         /// Replace the passwords of existing accounts
         #[arg(long)]
         replace: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
-}
-
-/// Where a password comes from. Never from the command line, which others see.
-#[derive(Debug, Args)]
-pub(crate) struct PasswordFrom {
-    /// Read the password from standard input instead of the terminal
-    #[arg(long)]
-    pub(crate) password_stdin: bool,
 }
 
 /// `frevo import`
@@ -402,6 +419,10 @@ pub(crate) struct Import {
     /// Leave out this option or module, even if users may do more without it
     #[arg(long, value_name = "OPTION")]
     pub(crate) accept: Vec<String>,
+
+    /// Print the configuration and the report as a JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 fn named_folder(text: &str) -> Result<(ShareName, PathBuf), String> {

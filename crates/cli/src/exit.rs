@@ -23,6 +23,8 @@ pub(crate) enum Exit {
     Connect = 5,
     /// A named file, share or account does not exist.
     NotFound = 6,
+    /// No failure: something was changed, and `--exit-code` was given.
+    Changed = 7,
     /// Ctrl-C: 128 and the number of SIGINT, as in shells.
     Interrupted = 130,
 }

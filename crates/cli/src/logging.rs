@@ -229,7 +229,10 @@ impl Visit for TextLine<'_> {
             return;
         }
         let inner = text.strip_prefix("Some(").and_then(|text| text.strip_suffix(')'));
-        self.put(field, inner.unwrap_or(&text));
+        let inner = inner.unwrap_or(&text);
+        // The text of an optional value has quotes already, and a line gets its own where it needs them.
+        let bare = inner.starts_with('"').then(|| serde_json::from_str::<String>(inner).ok());
+        self.put(field, bare.flatten().as_deref().unwrap_or(inner));
     }
 }
 

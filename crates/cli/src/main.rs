@@ -7,6 +7,7 @@ mod administrators;
 mod arguments;
 mod bench;
 mod bounded_input;
+mod changes;
 mod check;
 mod cluster;
 mod config_checks;
@@ -129,7 +130,7 @@ fn main() -> ExitCode {
     };
     let done = done.and(remote::capture::finish());
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => changes::exit_code(),
         Err(failure) => {
             remote::progress::clear();
             tell_failure(&failure);

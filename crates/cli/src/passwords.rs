@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, ErrorKind, IsTerminal};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use clap::{Args, ValueHint};
 use frevo_auth::Zeroizing;
 
 use crate::exit::{Exit, Failure};
@@ -21,9 +22,31 @@ const ALPHABET: &[u8; 31] = b"23456789abcdefghjkmnpqrstuvwxyz";
 /// less than 2^50.
 const GROUP: usize = 5;
 
-/// A password from standard input or, twice, from the terminal.
-pub(crate) fn ask(from_stdin: bool, name: &str) -> Result<Zeroizing<String>, Failure> {
-    if from_stdin {
+/// Where a password comes from. Never from the command line, which others see.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct PasswordFrom {
+    /// Read the password from standard input instead of the terminal
+    #[arg(long, conflicts_with = "password_file")]
+    pub(crate) password_stdin: bool,
+
+    /// Read the password from a file; only its owner may be able to read it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+impl PasswordFrom {
+    /// True if the password does not come from the terminal.
+    pub(crate) const fn is_named(&self) -> bool {
+        self.password_stdin || self.password_file.is_some()
+    }
+}
+
+/// A password from where the command line says or, twice, from the terminal.
+pub(crate) fn ask(from: &PasswordFrom, name: &str) -> Result<Zeroizing<String>, Failure> {
+    if let Some(file) = &from.password_file {
+        return from_file(file);
+    }
+    if from.password_stdin {
         let mut line = Zeroizing::new(String::with_capacity(BYTES_MAX + 2));
         let stdin = std::io::stdin().lock();
         std::io::Read::take(stdin, BYTES_MAX as u64 + 2)
@@ -32,8 +55,7 @@ pub(crate) fn ask(from_stdin: bool, name: &str) -> Result<Zeroizing<String>, Fai
         return usable(&line, "standard input");
     }
     if !std::io::stdin().is_terminal() {
-        let advice =
-            "cannot ask for a password: standard input is not a terminal; use --password-stdin";
+        let advice = "cannot ask for a password: standard input is not a terminal; use --password-stdin or --password-file";
         return Err(Failure::new(Exit::Usage, advice));
     }
     let first = prompt(&format!("New password for {name}: "))?;

@@ -10,8 +10,8 @@ use frevo_config::Config;
 use frevo_net::quic::{Fingerprint, Identity, Wanted, issue};
 use frevo_net::socket;
 
-use crate::console::print_text;
-use crate::exit::{Done, Exit, Failure};
+use crate::console::{print, print_text};
+use crate::exit::{Done, Exit, Failure, is_json};
 use crate::secret_file::Owner;
 use crate::{accounts, config_checks, secret_file, state};
 
@@ -50,6 +50,10 @@ pub(crate) struct Quic {
     /// Replace a certificate that is there; clients that pin it need the new fingerprint
     #[arg(long)]
     force: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Quic {
@@ -109,7 +113,7 @@ pub(crate) fn run(arguments: &Quic) -> Done {
     // Clients may have the certificate.
     fs::set_permissions(&certificate, fs::Permissions::from_mode(0o644))
         .map_err(Failure::failed(format!("cannot write {}", certificate.display())))?;
-    tell(&certificate, &key, &hosts, issued.fingerprint)
+    tell(&certificate, &key, &hosts, issued.fingerprint, true)
 }
 
 fn lifetime(days: u32) -> Duration {
@@ -136,16 +140,32 @@ fn show(certificate: &Path, key: &Path, arguments: &Quic) -> Done {
             let own =
                 if arguments.hosts.is_empty() { own_hosts() } else { arguments.hosts.clone() };
             let hosts: Vec<_> = own.into_iter().filter(|host| identity.is_for(host)).collect();
-            return tell(certificate, key, &hosts, identity.fingerprint());
+            return tell(certificate, key, &hosts, identity.fingerprint(), false);
         }
     };
     Err(Failure::new(Exit::Failed, format!("{shown} {why}; --force replaces it")))
 }
 
-fn tell(certificate: &Path, key: &Path, hosts: &[String], fingerprint: Fingerprint) -> Done {
+/// Tells of the certificate; `is_new` is true if it was made now.
+fn tell(
+    certificate: &Path,
+    key: &Path,
+    hosts: &[String],
+    fingerprint: Fingerprint,
+    is_new: bool,
+) -> Done {
     // The server may start in another folder.
     let [certificate, key] =
         [certificate, key].map(|file| std::path::absolute(file).unwrap_or_else(|_| file.into()));
+    if is_json() {
+        let object = serde_json::json!({
+            "certificate": certificate.display().to_string(),
+            "key": key.display().to_string(),
+            "fingerprint": fingerprint.to_string(),
+            "hosts": hosts, "changed": is_new,
+        });
+        return print(format!("{object}\n").as_bytes());
+    }
     let (certificate, key) = (certificate.display(), key.display());
     let host = hosts.first().map_or("HOST", |host| host.as_str());
     let url = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
@@ -201,6 +221,7 @@ mod tests {
             state_dir: None,
             days: Some(30),
             force: false,
+            json: false,
         }
     }
 

@@ -10,9 +10,10 @@ use frevo_config::{Config, ConfinementChoice, ShareName, ShareSection, nearest};
 use frevo_wire::fscc::fold_name;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
+use crate::changes::{CHANGE_EXIT_CODES, Telling};
 use crate::config_sources::Sources;
 use crate::configured::folder;
-use crate::console::{print_text, tell};
+use crate::console::print_text;
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
 use crate::namespace_tables::is_called;
 use crate::state::DEFAULT_CONFIG;
@@ -38,7 +39,7 @@ enum Change {
         json: bool,
     },
     /// Add a share
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Add {
         /// Name of the share
         name: ShareName,
@@ -48,21 +49,33 @@ enum Change {
         /// Keys of the share, such as read_only=true or allow=ann,@staff
         #[arg(value_name = "KEY=VALUE")]
         keys: Vec<String>,
+        /// Change a share that is there already: its folder and the keys that are named
+        #[arg(long)]
+        ensure: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Change keys of a share
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Set {
         /// Name of the share
         name: String,
         /// Keys with their values; a key without a value (KEY=) is removed
         #[arg(value_name = "KEY=VALUE", required = true)]
         keys: Vec<String>,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Remove a share; its folder stays
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Rm {
         /// Name of the share
         name: String,
+        /// Do nothing if there is no such share
+        #[arg(long)]
+        ensure: bool,
+        #[command(flatten)]
+        telling: Telling,
     },
 }
 
@@ -70,16 +83,48 @@ pub(crate) fn run(shares: &Shares) -> Done {
     let config = &shares.config;
     match &shares.command {
         Change::List { .. } => list(config),
-        Change::Add { name, path, keys } => add(config, name, path, keys),
-        Change::Set { name, keys } => set(config, name, keys),
-        Change::Rm { name } => remove(config, name),
+        Change::Add { name, path, keys, ensure: true, telling } => {
+            ensure(config, name, path, keys, *telling)
+        }
+        Change::Add { name, path, keys, ensure: false, telling } => {
+            add(config, name, path, keys, *telling)
+        }
+        Change::Set { name, keys, telling } => set(config, name, keys, *telling),
+        Change::Rm { name, ensure, telling } => remove(config, name, *ensure, *telling),
     }
 }
 
-/// The ways by which a change is applied.
-const BY_RELOAD: &str = "systemctl reload frevo applies the change";
-const BY_RESTART: &str = "systemctl restart frevo applies the change: a server that runs is confined to the \
-    folders of its shares at the start and those of confine_to, and the new folder is not in them";
+/// The way by which a change is applied.
+#[derive(Debug, Clone, Copy)]
+enum Applied {
+    ByReload,
+    ByRestart,
+}
+
+impl Applied {
+    const fn advice(self) -> &'static str {
+        match self {
+            Self::ByReload => "systemctl reload frevo applies the change",
+            Self::ByRestart => {
+                "systemctl restart frevo applies the change: a server that runs is confined to the \
+                 folders of its shares at the start and those of confine_to, and the new folder is not in \
+                 them"
+            }
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::ByReload => "reload",
+            Self::ByRestart => "restart",
+        }
+    }
+
+    /// The way by which a server with this configuration serves a folder.
+    fn of_folder(config: &Config, path: &Path) -> Self {
+        if may_be_added(config, path) { Self::ByReload } else { Self::ByRestart }
+    }
+}
 
 /// True if a server with this configuration may add a share of a folder while it runs.
 fn may_be_added(config: &Config, path: &Path) -> bool {
@@ -131,6 +176,8 @@ fn find(config: &Path, name: &str) -> Result<(Sources, PathBuf, ShareSection), F
 /// A file that is changed.
 pub(crate) struct Edited {
     file: PathBuf,
+    /// The text of the document before all changes.
+    before: String,
     pub(crate) document: DocumentMut,
 }
 
@@ -141,7 +188,7 @@ impl Edited {
         let document = text.parse::<DocumentMut>().map_err(|error| {
             Failure::new(Exit::Config, format!("{shown} is not TOML: {}", error.message()))
         })?;
-        Ok(Self { file, document })
+        Ok(Self { file, before: document.to_string(), document })
     }
 
     fn shares(&mut self) -> Result<&mut ArrayOfTables, Failure> {
@@ -168,23 +215,44 @@ impl Edited {
         Failure::new(failure.exit, text)
     }
 
-    /// Checks the changed configuration, replaces the file, and tells so.
-    pub(crate) fn save(self, sources: &Sources) -> Done {
-        self.save_for(sources, BY_RELOAD)
+    /// Checks the changed configuration, replaces the file if it changes, and tells so.
+    pub(crate) fn save(self, sources: &Sources, telling: Telling) -> Done {
+        self.save_for(sources, Applied::ByReload, telling)
     }
 
     /// Saves as [`Self::save`], and tells how the change is applied.
-    fn save_for(self, sources: &Sources, applied: &str) -> Done {
-        let file = self.store(sources)?;
-        tell(format_args!("{} was changed; {applied}", file.display()));
-        Ok(())
+    fn save_for(self, sources: &Sources, applied: Applied, telling: Telling) -> Done {
+        let shown = self.file.display().to_string();
+        if self.document.to_string() == self.before {
+            let facts = serde_json::json!({ "file": shown, "apply": null });
+            return telling.finish(false, facts, &format!("{shown} stays as it is"));
+        }
+        let done = match telling.is_dry_run() {
+            true => {
+                self.checked(sources)?;
+                "would be"
+            }
+            false => {
+                self.store(sources)?;
+                "was"
+            }
+        };
+        let line = format!("{shown} {done} changed; {}", applied.advice());
+        let facts = serde_json::json!({ "file": shown, "apply": applied.word() });
+        telling.finish(true, facts, &line)
+    }
+
+    /// Returns the changed text, if it has no fault.
+    fn checked(&self, sources: &Sources) -> Result<String, Failure> {
+        let text = self.document.to_string();
+        let checked = sources.with(&self.file.display().to_string(), &text).config();
+        checked.map_err(|failure| self.unchanged(&failure))?;
+        Ok(text)
     }
 
     /// Checks the changed configuration, and replaces the file. Returns its path.
     pub(crate) fn store(self, sources: &Sources) -> Result<PathBuf, Failure> {
-        let text = self.document.to_string();
-        let checked = sources.with(&self.file.display().to_string(), &text).config();
-        checked.map_err(|failure| self.unchanged(&failure))?;
+        let text = self.checked(sources)?;
         replace(&self.file, &text).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
         })?;
@@ -192,22 +260,42 @@ impl Edited {
     }
 }
 
-fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
-    let sources = Sources::read(config)?;
+/// Returns the absolute path of a folder that can be shared.
+fn usable_folder(name: &ShareName, path: &Path) -> Result<String, Failure> {
     let path = std::path::absolute(path)
         .map_err(Failure::failed(format!("cannot share {}", path.display())))?;
     let Some(shown) = path.to_str() else {
         let text = format!("the name of the folder {} is not valid UTF-8", path.display());
         return Err(Failure::new(Exit::Usage, text));
     };
-    if let Err(fault) = folder::open(&ShareSection::new(name.clone(), path.clone())) {
+    let shown = shown.to_owned();
+    if let Err(fault) = folder::open(&ShareSection::new(name.clone(), path)) {
         let exit = if fault.is_missing() { Exit::NotFound } else { Exit::Failed };
         return Err(Failure::new(exit, fault.to_string()));
     }
-    let applied = match may_be_added(&sources.config()?, &path) {
-        true => BY_RELOAD,
-        false => BY_RESTART,
+    Ok(shown)
+}
+
+/// Adds a share, or gives one that is there already this folder and these keys. Its other keys stay.
+fn ensure(config: &Path, name: &ShareName, path: &Path, keys: &[String], telling: Telling) -> Done {
+    let (sources, file, _) = match find(config, name.as_str()) {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            return add(config, name, path, keys, telling);
+        }
+        found => found?,
     };
+    let path = usable_folder(name, path)?;
+    let applied = Applied::of_folder(&sources.config()?, Path::new(&path));
+    let mut edited = Edited::open(&sources, file)?;
+    set_key(edited.share(name.as_str())?, "path", Value::from(path));
+    change(&mut edited, &sources, name.as_str(), keys)?;
+    edited.save_for(&sources, applied, telling)
+}
+
+fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String], telling: Telling) -> Done {
+    let sources = Sources::read(config)?;
+    let shown = usable_folder(name, path)?;
+    let applied = Applied::of_folder(&sources.config()?, Path::new(&shown));
     let mut edited = Edited::open(&sources, config.to_owned())?;
     let mut table = Table::new();
     table.insert("name", toml_edit::value(name.as_str()));
@@ -215,49 +303,73 @@ fn add(config: &Path, name: &ShareName, path: &Path, keys: &[String]) -> Done {
     table.decor_mut().set_prefix("\n");
     edited.shares()?.push(table);
     change(&mut edited, &sources, name.as_str(), keys)?;
-    edited.save_for(&sources, applied)
+    edited.save_for(&sources, applied, telling)
 }
 
-fn set(config: &Path, name: &str, keys: &[String]) -> Done {
+fn set(config: &Path, name: &str, keys: &[String], telling: Telling) -> Done {
     let (sources, file, _) = find(config, name)?;
     let mut edited = Edited::open(&sources, file)?;
     change(&mut edited, &sources, name, keys)?;
-    edited.save(&sources)
+    edited.save(&sources, telling)
 }
 
-/// Sets or removes keys of a share.
-fn change(edited: &mut Edited, sources: &Sources, name: &str, keys: &[String]) -> Done {
-    let mut name = name.to_owned();
-    for said in keys {
+/// A key of the command line with its value; an empty one removes the key.
+struct Setting<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Setting<'a> {
+    fn parse(said: &'a str) -> Result<Self, Failure> {
         let Some((key, value)) = said.split_once('=') else {
-            let text = format!("{said} is not KEY=VALUE");
-            return Err(Failure::new(Exit::Usage, text));
+            return Err(Failure::new(Exit::Usage, format!("{said} is not KEY=VALUE")));
         };
-        let key = key.trim();
+        Ok(Self { key: key.trim(), value })
+    }
+
+    /// Sets the key of a share to the first reading of the value with which the configuration has no
+    /// fault. Without one the document stays as it is.
+    fn apply(&self, edited: &mut Edited, sources: &Sources, name: &mut String) -> Done {
+        let Self { key, value } = *self;
         if value.is_empty() {
-            edited.share(&name)?.remove(key);
-            continue;
+            edited.share(name)?.remove(key);
+            return Ok(());
         }
         let before = edited.document.clone();
         let mut first = None;
-        let mut is_set = false;
-        for value in readings(value) {
-            edited.document = before.clone();
-            set_key(edited.share(&name)?, key, value);
+        for reading in readings(value) {
+            set_key(edited.share(name)?, key, reading);
             let text = edited.document.to_string();
             match sources.with(&edited.file.display().to_string(), &text).config() {
                 Ok(_) => {
-                    is_set = true;
-                    break;
+                    if key == "name" {
+                        value.trim_matches('"').clone_into(name);
+                    }
+                    return Ok(());
                 }
                 Err(failure) => drop(first.get_or_insert(failure)),
             }
+            edited.document = before.clone();
         }
-        if let Some(failure) = first.filter(|_| !is_set) {
-            return Err(edited.unchanged(&failure));
+        first.map_or(Ok(()), |failure| Err(edited.unchanged(&failure)))
+    }
+}
+
+/// Sets or removes keys of a share. A key may need another one that is named after it.
+fn change(edited: &mut Edited, sources: &Sources, name: &str, keys: &[String]) -> Done {
+    let mut name = name.to_owned();
+    let mut left = keys.iter().map(|said| Setting::parse(said)).collect::<Result<Vec<_>, _>>()?;
+    while !left.is_empty() {
+        let (count, mut first, mut refused) = (left.len(), None, Vec::new());
+        for setting in left {
+            if let Err(failure) = setting.apply(edited, sources, &mut name) {
+                first = first.or(Some(failure));
+                refused.push(setting);
+            }
         }
-        if key == "name" {
-            value.trim_matches('"').clone_into(&mut name);
+        match first {
+            Some(failure) if refused.len() == count => return Err(failure),
+            _ => left = refused,
         }
     }
     Ok(())
@@ -271,20 +383,49 @@ fn readings(value: &str) -> Vec<Value> {
     readings
 }
 
-/// Sets a key; a comment behind its value stays.
+/// Sets a key; a comment behind its value stays, and so does a value that is only written in another
+/// way.
 fn set_key(table: &mut Table, key: &str, mut value: Value) {
     if let Some(old) = table.get(key).and_then(Item::as_value) {
+        if is_same(old, &value) {
+            return;
+        }
         *value.decor_mut() = old.decor().clone();
     }
     table.insert(key, Item::Value(value));
 }
 
-fn remove(config: &Path, name: &str) -> Done {
-    let (sources, file, _) = find(config, name)?;
+/// True for values that mean the same.
+fn is_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::String(one), Value::String(other)) => one.value() == other.value(),
+        (Value::Integer(one), Value::Integer(other)) => one.value() == other.value(),
+        (Value::Boolean(one), Value::Boolean(other)) => one.value() == other.value(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+        }
+        (Value::InlineTable(one), Value::InlineTable(other)) => {
+            let is_there =
+                |(key, value): (&str, &Value)| other.get(key).is_some_and(|it| is_same(value, it));
+            one.len() == other.len() && one.iter().all(is_there)
+        }
+        _ => false,
+    }
+}
+
+fn remove(config: &Path, name: &str, is_ensured: bool, telling: Telling) -> Done {
+    let (sources, file, _) = match find(config, name) {
+        Err(failure) if is_ensured && failure.exit == Exit::NotFound && config.exists() => {
+            let facts = serde_json::json!({ "file": null, "apply": null });
+            return telling.finish(false, facts, &failure.message);
+        }
+        found => found?,
+    };
     let mut edited = Edited::open(&sources, file)?;
     edited.share(name)?;
     edited.shares()?.retain(|table| !is_called(table, name));
-    edited.save(&sources)
+    edited.save(&sources, telling)
 }
 
 /// Replaces a file by another one with its owner and mode, in one step.

@@ -10,8 +10,10 @@ use serde_json::json;
 
 use crate::admin::account_file;
 use crate::arguments::{User, UserCommand, UsersPlace};
+use crate::changes::Telling;
 use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure};
+use crate::passwords::PasswordFrom;
 use crate::plural::counted;
 use crate::unix_accounts::UnixAccounts;
 use crate::{
@@ -26,66 +28,196 @@ pub(crate) fn run(user: &User) -> Done {
     let config = user.place.config.as_deref().map(config_checks::read).transpose()?;
     let path = users_file(&user.place, config.as_ref());
     let realm = accounts::realm(config.as_ref());
-    let is_read = matches!(user.command, UserCommand::List { .. } | UserCommand::Show { .. });
-    if is_read {
-        return carry_out(&user.command, &path, &realm);
-    }
-    refuse_changeable(&path, config.as_ref())?;
-    carry_out(&user.command, &path, &realm)?;
-    account_file::tell_server(&path, config.as_ref())
-}
-
-fn carry_out(command: &UserCommand, path: &Path, realm: &str) -> Done {
-    match command {
-        UserCommand::Add { name, password } => {
-            if accounts::read(path)?.find(name.as_str()).is_some() {
-                let advice = "to change the password, run: frevo user passwd";
-                let text = format!("user {name} exists already; {advice} {name}");
-                return Err(Failure::new(Exit::Failed, text));
-            }
-            let password = passwords::ask(password.password_stdin, name.as_str())?;
-            let entry = accounts::entry(name.as_str(), &password, realm);
-            change(path, |file| file.add(entry).map_err(refused(name)))
-        }
-        UserCommand::Passwd { name, password } => {
-            existing(&accounts::read(path)?, name, path)?;
-            let password = passwords::ask(password.password_stdin, name.as_str())?;
-            let hash = NtHash::from_password(&password);
-            change(path, |file| {
-                existing(file, name, path)?;
-                // The Kerberos keys depend on the spelling of the user name, so the stored spelling
-                // is used.
-                let stored = file.find(name.as_str()).map_or(name.as_str(), |entry| &entry.name);
-                let keys = accounts::kerberos_keys(stored, &password, realm);
-                file.set_password(name.as_str(), hash, Some(keys), accounts::now());
-                Ok(())
-            })
-        }
-        UserCommand::List { json: true } => list_json(&accounts::read(path)?),
-        UserCommand::List { json: false } => list(&accounts::read(path)?),
+    match &user.command {
+        UserCommand::List { json: true } => list_json(&accounts::read(&path)?),
+        UserCommand::List { json: false } => list(&accounts::read(&path)?),
         UserCommand::Show { name, json } => {
-            let file = accounts::read(path)?;
-            existing(&file, name, path)?;
+            let file = accounts::read(&path)?;
+            existing(&file, name, &path)?;
             show(&file, name, *json)
         }
-        UserCommand::Rm { name } => change(path, |file| {
-            existing(file, name, path)?;
-            file.remove(name.as_str());
-            Ok(())
-        }),
-        UserCommand::Groups { name, groups } => change(path, |file| {
-            existing(file, name, path)?;
-            match file.set_groups(name.as_str(), groups) {
-                Ok(_) => Ok(()),
-                Err(why) => Err(Failure::new(
-                    Exit::Usage,
-                    format!("cannot set the groups of {name}: {why}"),
-                )),
+        command => {
+            refuse_changeable(&path, config.as_ref())?;
+            let telling = telling_of(command);
+            let accounts = Accounts { path: &path, realm: &realm, is_dry: telling.is_dry_run() };
+            let made = accounts.carry_out(command)?;
+            tell_made(&made, &path, config.as_ref(), telling)
+        }
+    }
+}
+
+/// Has the running server take a change over, and tells of it.
+fn tell_made(made: &Made, path: &Path, config: Option<&Config>, telling: Telling) -> Done {
+    let applies = made.is_changed && !telling.is_dry_run();
+    let ended = if applies { account_file::tell_server(path, config)? } else { None };
+    let line = match ended {
+        None if telling.is_dry_run() && made.is_changed => {
+            format!("{} would be changed", path.display())
+        }
+        None => String::new(),
+        Some(0) => String::from("the running server applies the change"),
+        Some(ended) => {
+            let sessions = counted(usize::try_from(ended).unwrap_or(usize::MAX), "session");
+            format!("the running server applies the change; {sessions} ended")
+        }
+    };
+    let mut facts = made.facts.clone();
+    facts["file"] = json!(path.display().to_string());
+    facts["sessions_ended"] = json!(ended);
+    telling.finish(made.is_changed, facts, &line)
+}
+
+/// The flags of a command that changes accounts.
+fn telling_of(command: &UserCommand) -> Telling {
+    match command {
+        UserCommand::Add { telling, .. }
+        | UserCommand::Passwd { telling, .. }
+        | UserCommand::Rm { telling, .. }
+        | UserCommand::Groups { telling, .. }
+        | UserCommand::Enable { telling, .. }
+        | UserCommand::Disable { telling, .. }
+        | UserCommand::Import { telling, .. } => *telling,
+        UserCommand::List { .. } | UserCommand::Show { .. } => Telling::default(),
+    }
+}
+
+/// An account file that is changed.
+struct Accounts<'a> {
+    path: &'a Path,
+    /// The realm of Kerberos keys.
+    realm: &'a str,
+    /// True if nothing is to be written.
+    is_dry: bool,
+}
+
+/// The outcome of a change of the accounts.
+struct Made {
+    is_changed: bool,
+    /// A JSON object for configuration tools.
+    facts: serde_json::Value,
+}
+
+impl Made {
+    fn of(name: &AccountName, is_changed: bool) -> Self {
+        Self { is_changed, facts: json!({ "user": name.as_str() }) }
+    }
+}
+
+impl Accounts<'_> {
+    fn carry_out(&self, command: &UserCommand) -> Result<Made, Failure> {
+        let path = self.path;
+        let (name, is_changed) = match command {
+            UserCommand::Add { name, password, ensure, .. } => {
+                (name, self.add(name, password, *ensure)?)
             }
-        }),
-        UserCommand::Enable { name } => set_enabled(path, name, true),
-        UserCommand::Disable { name } => set_enabled(path, name, false),
-        UserCommand::Import { file, replace } => import(path, file, *replace),
+            UserCommand::Passwd { name, password, ensure, .. } => {
+                existing(&accounts::read(path)?, name, path)?;
+                (name, self.set_password(name, password, *ensure)?)
+            }
+            UserCommand::Rm { name, ensure, .. } => {
+                let remove = |file: &mut AccountFile| {
+                    if !*ensure {
+                        existing(file, name, path)?;
+                    }
+                    file.remove(name.as_str());
+                    Ok(())
+                };
+                (name, self.change(remove)?)
+            }
+            UserCommand::Groups { name, groups, .. } => {
+                let set = |file: &mut AccountFile| {
+                    existing(file, name, path)?;
+                    file.set_groups(name.as_str(), groups).map(drop).map_err(|why| {
+                        let text = format!("cannot set the groups of {name}: {why}");
+                        Failure::new(Exit::Usage, text)
+                    })
+                };
+                (name, self.change(set)?)
+            }
+            UserCommand::Enable { name, .. } => (name, self.set_enabled(name, true)?),
+            UserCommand::Disable { name, .. } => (name, self.set_enabled(name, false)?),
+            UserCommand::Import { file, replace, .. } => return self.import(file, *replace),
+            UserCommand::List { .. } | UserCommand::Show { .. } => {
+                return Ok(Made { is_changed: false, facts: json!({}) });
+            }
+        };
+        Ok(Made::of(name, is_changed))
+    }
+
+    /// Adds an account. With `is_ensured` one that is there gets the password that is given, if any.
+    fn add(
+        &self,
+        name: &AccountName,
+        password: &PasswordFrom,
+        is_ensured: bool,
+    ) -> Result<bool, Failure> {
+        let is_there = accounts::read(self.path)?.find(name.as_str()).is_some();
+        match (is_there, is_ensured) {
+            (true, true) if password.is_named() => self.set_password(name, password, true),
+            (true, true) => Ok(false),
+            (true, false) => {
+                let advice = "to change the password, run: frevo user passwd";
+                let text = format!("user {name} exists already; {advice} {name}");
+                Err(Failure::new(Exit::Failed, text))
+            }
+            (false, _) => {
+                let password = passwords::ask(password, name.as_str())?;
+                let entry = accounts::entry(name.as_str(), &password, self.realm);
+                self.change(|file| file.add(entry).map_err(refused(name)))
+            }
+        }
+    }
+
+    /// Sets the password of an account. With `is_ensured` one that it has already stays, with its time.
+    fn set_password(
+        &self,
+        name: &AccountName,
+        password: &PasswordFrom,
+        is_ensured: bool,
+    ) -> Result<bool, Failure> {
+        let password = passwords::ask(password, name.as_str())?;
+        let hash = NtHash::from_password(&password);
+        self.change(|file| {
+            existing(file, name, self.path)?;
+            let Some(entry) = file.find(name.as_str()) else { return Ok(()) };
+            // The Kerberos keys depend on the spelling of the user name, so the stored spelling is used.
+            let keys = accounts::kerberos_keys(&entry.name, &password, self.realm);
+            let has_it = entry.nt_hash.as_ref() == Some(&hash);
+            if !(is_ensured && has_it && entry.kerberos.as_ref() == Some(&keys)) {
+                file.set_password(name.as_str(), hash, Some(keys), accounts::now());
+            }
+            Ok(())
+        })
+    }
+
+    fn set_enabled(&self, name: &AccountName, is_enabled: bool) -> Result<bool, Failure> {
+        self.change(|file| {
+            existing(file, name, self.path)?;
+            file.set_enabled(name.as_str(), is_enabled);
+            Ok(())
+        })
+    }
+
+    /// Reads the file, lets `edit` change it, and writes it back if it has changed. Returns true if it has.
+    fn change(&self, edit: impl FnOnce(&mut AccountFile) -> Done) -> Result<bool, Failure> {
+        let path = self.path;
+        if let Some(dir) = path.parent().filter(|_| !self.is_dry) {
+            state::make_dir(dir)?;
+        }
+        let _lock = if self.is_dry { None } else { Some(secret_file::lock(path)?) };
+        let mut file = accounts::read(path)?;
+        let is_new = file.entries().next().is_none();
+        let before = file.to_text();
+        edit(&mut file)?;
+        let is_changed = *file.to_text() != *before;
+        if !is_changed || self.is_dry {
+            return Ok(is_changed);
+        }
+        if is_new && file.header().machine.is_none() {
+            file.set_machine(machine_sid::random()?, false);
+        }
+        secret_file::replace(path, &file.to_text())?;
+        Ok(true)
     }
 }
 
@@ -105,29 +237,6 @@ fn refuse_changeable(path: &Path, config: Option<&Config>) -> Done {
         return Ok(());
     }
     Err(Failure::new(Exit::Config, faults.join("\nfrevo: ")))
-}
-
-/// Reads the file, lets `edit` change it, and writes it back.
-fn change(path: &Path, edit: impl FnOnce(&mut AccountFile) -> Done) -> Done {
-    if let Some(dir) = path.parent() {
-        state::make_dir(dir)?;
-    }
-    let _lock = secret_file::lock(path)?;
-    let mut file = accounts::read(path)?;
-    let is_new = file.entries().next().is_none();
-    edit(&mut file)?;
-    if is_new && file.header().machine.is_none() {
-        file.set_machine(machine_sid::random()?, false);
-    }
-    secret_file::replace(path, &file.to_text())
-}
-
-fn set_enabled(path: &Path, name: &AccountName, is_enabled: bool) -> Done {
-    change(path, |file| {
-        existing(file, name, path)?;
-        file.set_enabled(name.as_str(), is_enabled);
-        Ok(())
-    })
 }
 
 fn existing(file: &AccountFile, name: &AccountName, path: &Path) -> Done {
@@ -221,25 +330,27 @@ fn list(file: &AccountFile) -> Done {
     print_text(&text)
 }
 
-fn import(path: &Path, from: &Path, replace: bool) -> Done {
-    let text = read_import(from)?;
-    let imported = AccountFile::parse_samba(&text).map_err(|fault| {
-        let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -v -w";
-        let shown = from.display();
-        Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
-    })?;
-    let unix = UnixAccounts::of_samba().unwrap_or_else(|failure| {
-        tell(unix_accounts::told(&failure));
-        UnixAccounts::Unknown
-    });
-    let (mut added, mut replaced, mut disabled) = (0, 0, 0);
-    change(path, |file| {
+impl Accounts<'_> {
+    fn import(&self, from: &Path, replace: bool) -> Result<Made, Failure> {
+        let text = read_import(from)?;
+        let imported = AccountFile::parse_samba(&text).map_err(|fault| {
+            let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -v -w";
+            let shown = from.display();
+            Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
+        })?;
+        let unix = UnixAccounts::of_samba().unwrap_or_else(|failure| {
+            tell(unix_accounts::told(&failure));
+            UnixAccounts::Unknown
+        });
+        let (mut added, mut replaced, mut disabled, mut skipped) = (0, 0, 0, 0);
+        let is_changed = self.change(|file| {
         import_machine(file, &imported);
         for entry in imported.entries() {
             match import_entry(file, entry, replace) {
                 Ok(Import::Added) => added += 1,
                 Ok(Import::Replaced) => replaced += 1,
                 Err(why) => {
+                    skipped += 1;
                     tell(format_args!("skipped {}: {why}", entry.name));
                     continue;
                 }
@@ -259,13 +370,19 @@ fn import(path: &Path, from: &Path, replace: bool) -> Done {
         }
         Ok(())
     })?;
-    if let Some(line) = samba_rules::told_ends(&imported) {
-        tell(line);
+        if let Some(line) = samba_rules::told_ends(&imported) {
+            tell(line);
+        }
+        let facts = json!({
+            "added": added, "replaced": replaced, "disabled": disabled, "skipped": skipped,
+        });
+        let added = counted(added, "account");
+        let shown = self.path.display();
+        tell(format_args!(
+            "{shown}: {added} added, {replaced} replaced; {disabled} of them disabled"
+        ));
+        Ok(Made { is_changed, facts })
     }
-    let added = counted(added, "account");
-    let shown = path.display();
-    tell(format_args!("{shown}: {added} added, {replaced} replaced; {disabled} of them disabled"));
-    Ok(())
 }
 
 /// Takes over the SID of the machine, if no account would get another SID by that.

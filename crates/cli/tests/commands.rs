@@ -389,6 +389,105 @@ fn accounts_are_added_changed_listed_and_removed() {
     user(&["list"], "").fails(3, &["state/users:1:"]);
 }
 
+/// A second run of `--ensure` writes nothing, not even the file's time, and says so to configuration tools.
+#[test]
+fn a_share_that_is_ensured_is_written_once() {
+    let place = Sandbox::new();
+    let (first, _) = (place.folder("a"), place.folder("b"));
+    let first = first.to_str().unwrap();
+    let text = "[[share]]\nname = \"a\"\npath = \"PATH\"\nallow = [ 'ann',\"bob\" ] # both\n";
+    let text = text.replace("PATH", first);
+    let file = place.file("frevo.toml", &text, 0o644);
+    let time = || {
+        let metadata = fs::metadata(&file).unwrap();
+        (metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime_nsec())
+    };
+    let share = |arguments: &[&str]| {
+        let run = place.run(&[&["share", "-c", "frevo.toml"], arguments, &["--json"]].concat());
+        let object = run.out.lines().next().map(|line| line.parse::<serde_json::Value>().unwrap());
+        (run.code, object.map(|object| (object["changed"].clone(), object["apply"].clone())))
+    };
+    let of = |changed: bool, apply: Option<&str>| Some((changed.into(), apply.into()));
+    // `inherit_owner` needs the keys behind it.
+    let wanted =
+        ["add", "B", "b", "inherit_owner=true", "nt_acls=posix", "run_as=user", "--ensure"];
+    let ensured = [&wanted[..], &["--exit-code"]].concat();
+    let before = time();
+    assert_eq!(share(&[&ensured[..], &["--dry-run"]].concat()), (7, of(true, Some("restart"))));
+    assert_eq!(time(), before);
+    assert_eq!(share(&wanted), (0, of(true, Some("restart"))));
+    let before = time();
+    assert_eq!(share(&ensured), (0, of(false, None)));
+    // Another spelling of the same value is no change, nor is what is there already.
+    for same in [
+        &["set", "a", "allow=ann,bob", "--exit-code"][..],
+        &["set", "a", "allow=['ann', 'bob']", "read_only=", "--exit-code"],
+        &["add", "a", first, "--ensure", "--exit-code"],
+        &["rm", "none", "--ensure", "--exit-code"],
+    ] {
+        assert_eq!(share(same), (0, of(false, None)), "{same:?}");
+    }
+    assert_eq!(time(), before);
+    assert_eq!(
+        share(&["add", "b", first, "--ensure", "--exit-code"]),
+        (7, of(true, Some("reload")))
+    );
+    assert_eq!(share(&["rm", "B", "--ensure", "--exit-code"]), (7, of(true, Some("reload"))));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(share(&["rm", "B"]).0, 6);
+    let refused = place.run(&["share", "-c", "none.toml", "rm", "b", "--ensure", "--json"]);
+    assert_eq!(refused.code, 6, "a configuration that is not there is a fault");
+    let fault: serde_json::Value = refused.err.parse().unwrap();
+    assert_eq!(fault["exit"], 6);
+}
+
+/// The password that an account has is no change; it comes from a file or standard input alone.
+#[test]
+fn an_account_that_is_ensured_is_written_once() {
+    let place = Sandbox::new();
+    let file = place.path("state/users");
+    place.file("secret", "Password\n", 0o600);
+    place.file("open", "Password\n", 0o644);
+    let user = |arguments: &[&str]| {
+        let run = place.run(&[&["user", "--state-dir", "state"], arguments].concat());
+        let object = run.out.parse::<serde_json::Value>().unwrap_or_default();
+        (run.code, object["changed"].as_bool())
+    };
+    let told = ["--json", "--exit-code"];
+    let with = |arguments: &[&str]| user(&[arguments, &told].concat());
+    let ann = ["add", "ann", "--password-file", "secret", "--ensure"];
+    assert_eq!(with(&[&ann[..], &["--dry-run"]].concat()), (7, Some(true)));
+    assert!(!place.path("state").exists());
+    assert_eq!(with(&ann), (7, Some(true)));
+    let time = || {
+        let metadata = fs::metadata(&file).unwrap();
+        (metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.ctime_nsec())
+    };
+    let before = time();
+    for same in [
+        &ann[..],
+        &["add", "ANN", "--ensure"],
+        &["passwd", "ann", "--password-file", "secret", "--ensure"],
+        &["groups", "ann"],
+        &["enable", "ann"],
+        &["rm", "bob", "--ensure"],
+    ] {
+        assert_eq!(with(same), (0, Some(false)), "{same:?}");
+    }
+    assert_eq!(time(), before);
+    assert_eq!(with(&["passwd", "ann", "--password-file", "open", "--ensure"]), (4, None));
+    place.file("secret", "another\n", 0o600);
+    assert_eq!(with(&[&ann[..], &["--dry-run"]].concat()), (7, Some(true)));
+    assert_eq!(time(), before);
+    for change in
+        [&ann[..], &["groups", "ann", "staff"], &["disable", "ann"], &["rm", "ann", "--ensure"]]
+    {
+        assert_eq!(with(change), (7, Some(true)), "{change:?}");
+    }
+    let refused = place.run(&["user", "add", "x", "--password-file", "a", "--password-stdin"]);
+    refused.fails(2, &["cannot be used with"]);
+}
+
 #[test]
 fn accounts_are_taken_over_from_samba() {
     let place = Sandbox::new();

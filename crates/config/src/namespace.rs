@@ -396,7 +396,7 @@ mod tests {
     fn bad_sections_are_told_with_their_places() {
         let files = |rest: &str| faults(&format!("{FILES}{rest}"));
         for (text, line, what) in [
-            (link("a", "['one\\data']"), 5, "the target \"one\\\\data\" is not \\\\server\\share"),
+            (link("a", "['one\\data']"), 5, "the target one\\data is not \\\\server\\share"),
             (link("a", "['\\\\one']"), 5, "is not \\\\server\\share"),
             (link("a", "[]"), 5, "the link a has no target"),
             (link("a", "[{ path = '\\\\one\\d', rank = 32 }]"), 5, "the rank 32 is above 31"),

@@ -272,7 +272,7 @@ impl fmt::Display for BadLink {
                  any of \" / : | < > * ?"
             ),
             Self::Target(target) => {
-                write!(f, "the target {target:?} is not \\\\server\\share or a folder below one")
+                write!(f, "the target {target} is not \\\\server\\share or a folder below one")
             }
             Self::NoTarget(path) => write!(f, "the link {path} has no target"),
             Self::Targets(path) => write!(f, "the link {path} has more than {TARGETS} targets"),

@@ -8,16 +8,14 @@ use serde_json::{Value, json};
 
 use super::figures::number;
 use super::socket;
-use crate::console::tell;
-use crate::exit::{Done, Exit, Failure};
-use crate::plural::counted;
+use crate::exit::{Exit, Failure};
 
-/// Has the server that uses the account file read it again. Without such a server nothing is to be
-/// done: the next one reads the file when it starts.
+/// Has the server that uses the account file read it again. Returns the number of sessions that ended by
+/// that; None without such a server: the next one reads the file when it starts.
 ///
 /// # Errors
 /// When a server is there that cannot be told: it goes on with the accounts from before.
-pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
+pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Result<Option<u64>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -28,8 +26,7 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
         match runtime.block_on(client::ask(&socket, "/accounts", Some(&body))) {
             Ok(answer) => {
                 let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-                tell_end(number(&answer, "sessions"));
-                return Ok(());
+                return Ok(Some(number(&answer, "sessions")));
             }
             // No server with this state directory is running, so no server needs to learn of the
             // change. Missing rights are not the reason, because a user who may change the account
@@ -48,15 +45,5 @@ pub(crate) fn tell_server(file: &Path, config: Option<&Config>) -> Done {
             }
         }
     }
-    Ok(())
-}
-
-fn tell_end(sessions: u64) {
-    match sessions {
-        0 => tell("the running server applies the change"),
-        ended => {
-            let sessions = counted(usize::try_from(ended).unwrap_or(usize::MAX), "session");
-            tell(format_args!("the running server applies the change; {sessions} ended"));
-        }
-    }
+    Ok(None)
 }

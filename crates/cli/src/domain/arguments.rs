@@ -3,8 +3,9 @@
 use clap::{Args, Subcommand, ValueEnum};
 use frevo_config::Realm;
 
-use crate::arguments::{PasswordFrom, UsersPlace};
+use crate::arguments::UsersPlace;
 use crate::exit::EXIT_CODES;
+use crate::passwords::PasswordFrom;
 
 /// `frevo domain`
 #[derive(Debug, Args)]
@@ -66,6 +67,10 @@ pub(crate) struct Leave {
 
     #[command(flatten)]
     pub(crate) administrator: Administrator,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// `frevo domain renew`
@@ -84,13 +89,16 @@ pub(crate) struct Renew {
 
     #[command(flatten)]
     password: PasswordFrom,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 impl Renew {
     /// The user who may set a new password.
     pub(crate) fn administrator(&self) -> Option<Administrator> {
-        let password = PasswordFrom { password_stdin: self.password.password_stdin };
-        Some(Administrator { user: self.user.clone()?, password })
+        Some(Administrator { user: self.user.clone()?, password: self.password.clone() })
     }
 }
 
@@ -130,6 +138,10 @@ pub(crate) struct Join {
     /// Program that joins [default: the one that is installed]
     #[arg(long, value_enum, value_name = "PROGRAM")]
     pub(crate) with: Option<Tool>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// The user of the domain who may add and remove machines.

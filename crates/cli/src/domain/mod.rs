@@ -30,7 +30,8 @@ use self::new_password::KeptPassword;
 use self::next_keytab::NextKeytab;
 use self::status::{Check, Subject, Verdict};
 use self::tools::Credentials;
-use crate::console::{print_text, tell_failure};
+use crate::changes::told;
+use crate::console::tell_failure;
 use crate::exit::{Done, Exit, Failure};
 use crate::{accounts, administrators, config_checks, keytab, passwords, secret_file, state};
 
@@ -74,7 +75,7 @@ impl Home {
         let _alone = self.lock()?;
         let by = Credentials { user: &join.administrator.user, password: &password };
         self.make_account(&member, &by)?;
-        print_text(&self.joined(&member))
+        told(true, &self.joined(&member))
     }
 
     /// The membership that a join makes.
@@ -174,7 +175,7 @@ impl Home {
              it.\n",
             member.realm
         );
-        print_text(&text)
+        told(true, &text)
     }
 
     fn status(&self, realm: Option<&Realm>) -> Done {
@@ -367,8 +368,8 @@ fn refuse_address(member: &Membership) -> Done {
 
 fn ask_password(administrator: &Administrator, realm: &str) -> Result<Zeroizing<String>, Failure> {
     let user = &administrator.user;
-    if administrator.password.password_stdin {
-        return passwords::ask(true, user);
+    if administrator.password.is_named() {
+        return passwords::ask(&administrator.password, user);
     }
     let password = passwords::prompt(&format!("Password of {user}@{realm}: "))?;
     passwords::check_new(&password)

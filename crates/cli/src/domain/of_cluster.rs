@@ -6,9 +6,9 @@ use super::net_secrets::NetSecrets;
 use super::shared::{ClusterAccounts, SharedAccount, names, node_of};
 use super::tools::{self, Credentials};
 use super::{Home, ask_password, refuse_address};
+use crate::changes::told;
 use crate::cluster::{ClusterKey, OfRealm, Vault, of_accounts};
 use crate::configured::cluster as configured;
-use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure};
 
 impl Home {
@@ -38,7 +38,7 @@ impl Home {
             ClusterKey::path(&self.state_dir).display(),
             member.realm
         ));
-        print_text(&text)
+        told(true, &text)
     }
 
     /// Gives this node the keys of the account, and the account the names of this node.
@@ -68,7 +68,7 @@ impl Home {
             self.make_account(&member, &by)?;
             self.settle(&member, shared)?;
         }
-        print_text(&self.joined(&member))
+        told(true, &self.joined(&member))
     }
 
     /// The names that the account needs beside those of a join.
@@ -114,7 +114,7 @@ impl Home {
                 member.realm
             ),
         };
-        print_text(&text)
+        told(true, &text)
     }
 
     /// Stores the keys that a controller has now, also if another node has stored others meanwhile: those of a

@@ -11,8 +11,8 @@ use super::shared::{ClusterAccounts, SharedAccount};
 use super::status::Subject;
 use super::tools::{Calls, Credentials};
 use super::{Home, ask_password, each, now};
+use crate::changes::told;
 use crate::cluster::ClusterKey;
-use crate::console::print_text;
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
 
@@ -67,9 +67,9 @@ impl Home {
         let Membership { realm, computer, .. } = member;
         let keytab = keytab_in(&self.state_dir);
         if self.is_accepted(member, &keytab)? == Some(true) && shared.push()? {
-            return print_text(&format!(
-                "{realm}: etcd had lost the account {computer}$; it has it again.\n"
-            ));
+            let text =
+                format!("{realm}: etcd had lost the account {computer}$; it has it again.\n");
+            return told(true, &text);
         }
         let text = format!(
             "{realm}: etcd has no account of the cluster: the cluster has left the domain; run here: frevo \
@@ -84,7 +84,7 @@ impl Home {
         let keytab = keytab_in(&self.state_dir);
         if let Some(kept) = KeptPassword::read(member, &self.state_dir)? {
             return match self.set_password(account, &kept) {
-                Ok(()) => print_text(&interrupted(member)),
+                Ok(()) => told(true, &interrupted(member)),
                 Err(failure) if self.is_accepted(member, &keytab)? != Some(false) => Err(failure),
                 Err(_) => self.repair(account, renewal),
             };
@@ -101,24 +101,24 @@ impl Home {
         if let Some(days) = days.filter(|days| *days < u64::from(renewal.older_than)) {
             let days = counted(days, "day");
             let text = format!("{}: the password is {days} old; nothing to do.\n", member.realm);
-            return print_text(&text);
+            return told(false, &text);
         }
         let calls = self.calls(member, &keytab);
         let may_have_begun = member.tool == Tool::Net && account.shared.is_none();
         if may_have_begun && calls.has_begun() && self.finish_change_of_net(member)? {
-            return print_text(&interrupted(member));
+            return told(true, &interrupted(member));
         }
         let chosen = KeptPassword::choose(member, &self.state_dir)?;
         if !account.begin()? {
             let text = format!("{}: another node changes the password now.\n", member.realm);
-            return print_text(&text);
+            return told(false, &text);
         }
         self.set_password(account, &chosen)?;
         let text = format!(
             "{}: the password of {}$ is new. A running server reads the keytab by itself.\n",
             member.realm, member.computer
         );
-        print_text(&text)
+        told(true, &text)
     }
 
     /// Gives a password that is kept to the controller, its keys to the keytab, and it to `net`.
@@ -169,7 +169,7 @@ impl Home {
         };
         if matches!(found, Ok(true)) {
             KeptPassword::forget(member, &self.state_dir)?;
-            return print_text(&interrupted(member));
+            return told(true, &interrupted(member));
         }
         let Some(administrator) = renewal.administrator() else {
             let why = found.err().map_or_else(String::new, |failure| format!(" ({failure})"));
@@ -185,7 +185,7 @@ impl Home {
         self.make_account(member, &by)?;
         self.end(account)?;
         let text = format!("{realm}: {} has set a new password of {computer}$.\n", by.user);
-        print_text(&text)
+        told(true, &text)
     }
 
     /// Writes the keys of the password that `net` keeps, which an earlier version had it give to a

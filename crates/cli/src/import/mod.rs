@@ -38,12 +38,13 @@ use frevo_config::MachineSid;
 
 use crate::arguments;
 use crate::bounded_input;
-use crate::console::{print_text, tell};
-use crate::exit::{Done, Exit, Failure};
+use crate::console::{print, print_text, tell};
+use crate::exit::{Done, Exit, Failure, is_json};
 use crate::machine_sid;
 
 use self::host_facts::HostFacts;
 use self::include::{Includes, Origin};
+use self::report::Report;
 use self::smb_conf::{SmbConf, SyntaxFault};
 use self::whole::convert;
 use self::words::truth;
@@ -88,8 +89,10 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
     let mut host = HostFacts::look(&conf, &text, &import.file);
     host.domain_sid = import.domain_sid.or(host.domain_sid);
     let (toml, report) = convert(&conf, &import.accept, &host);
-    for line in report.lines() {
-        tell(line);
+    if !is_json() {
+        report.lines().iter().for_each(tell);
+    } else if report.is_refused() {
+        print_object(None, &report)?;
     }
     if report.is_refused() {
         let accepting = match report.accepting() {
@@ -105,9 +108,17 @@ pub(crate) fn run(import: &arguments::Import) -> Done {
     let sid = import.sid.or_else(|| machine_sid::of_samba(&import.file));
     let toml = with_sid(toml, sid);
     match &import.output {
-        None => print_text(&toml),
-        Some(path) => write_new(path, &toml),
+        Some(path) => write_new(path, &toml)?,
+        None if !is_json() => print_text(&toml)?,
+        None => {}
     }
+    if is_json() { print_object(Some(&toml), &report) } else { Ok(()) }
+}
+
+/// Prints the configuration, if there is one, and the report as a JSON object.
+fn print_object(toml: Option<&str>, report: &Report) -> Done {
+    let object = serde_json::json!({ "toml": toml, "report": report.objects() });
+    print(format!("{object}\n").as_bytes())
 }
 
 /// Reads an smb.conf with the files that it includes, if it is of this host.

@@ -34,6 +34,17 @@ impl Weight {
         }
     }
 
+    /// The word for it in JSON.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::NotShared => "not_shared",
+            Self::Stricter => "stricter",
+            Self::LeftOut => "left_out",
+            Self::Harmless => "harmless",
+        }
+    }
+
     const fn title(self) -> &'static str {
         match self {
             Self::Refused => "Not converted, because users could do more than before",
@@ -101,6 +112,13 @@ impl Report {
     /// The lines of one weight, in the order of the smb.conf.
     pub(super) fn of(&self, weight: Weight) -> impl Iterator<Item = &str> {
         self.lines.iter().filter(move |(known, _)| *known == weight).map(|(_, line)| line.as_str())
+    }
+
+    /// The whole report as JSON objects, heaviest lines first.
+    pub(super) fn objects(&self) -> Vec<serde_json::Value> {
+        let lines = |weight: Weight| self.of(weight).map(move |line| (weight.word(), line));
+        let all = Weight::ALL.into_iter().flat_map(lines);
+        all.map(|(word, line)| serde_json::json!({ "weight": word, "line": line })).collect()
     }
 
     /// The whole report: a title for each weight with its lines below.

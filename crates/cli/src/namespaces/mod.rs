@@ -15,6 +15,7 @@ use frevo_dfs::{Link, Root, State, Target};
 use frevo_server::{NamespaceChange, TargetName};
 use frevo_wire::fscc::fold_name;
 
+use crate::changes::{CHANGE_EXIT_CODES, Telling};
 use crate::config_sources::Sources;
 use crate::console::print_text;
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
@@ -52,7 +53,7 @@ enum Action {
         json: bool,
     },
     /// Add a namespace, a link in it, or further targets of a link
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Add {
         /// Name of the namespace
         name: ShareName,
@@ -64,9 +65,11 @@ enum Action {
         /// Comment of a new link
         #[arg(long, value_name = "TEXT", requires = "targets")]
         comment: Option<String>,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Remove a namespace, a link, or a target of a link
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CHANGE_EXIT_CODES)]
     Remove {
         /// Name of the namespace
         name: String,
@@ -74,6 +77,8 @@ enum Action {
         path: Option<String>,
         /// The target; with the last one the link is removed
         target: Option<String>,
+        #[command(flatten)]
+        telling: Telling,
     },
     /// Move a folder of a namespace to another share of this server, and leave a link at its place
     #[command(after_help = split::HELP)]
@@ -91,17 +96,19 @@ pub(crate) fn run(namespaces: &Namespaces) -> Done {
     let config = &namespaces.config;
     match &namespaces.command {
         Action::List { .. } => list(config),
-        Action::Add { name, path: None, .. } => add_namespace(config, name),
-        Action::Add { name, path: Some(path), targets, comment } => {
-            add_link(config, name.as_str(), path, targets, comment.as_deref())
+        Action::Add { name, path: None, telling, .. } => add_namespace(config, name, *telling),
+        Action::Add { name, path: Some(path), targets, comment, telling } => {
+            let changes = additions(name.as_str(), path, targets, comment.as_deref())?;
+            change(config, name.as_str(), &changes, *telling)
         }
-        Action::Remove { name, path: None, .. } => {
-            change(config, name, &[NamespaceChange::RemoveRoot { namespace: name.clone() }])
+        Action::Remove { name, path: None, telling, .. } => {
+            let removal = NamespaceChange::RemoveRoot { namespace: name.clone() };
+            change(config, name, &[removal], *telling)
         }
-        Action::Remove { name, path: Some(path), target } => {
+        Action::Remove { name, path: Some(path), target, telling } => {
             let target = target.as_deref().map(parse_target).transpose()?;
             let path = parse_path(name, path)?;
-            change(config, name, &[NamespaceChange::RemoveLink { path, target }])
+            change(config, name, &[NamespaceChange::RemoveLink { path, target }], *telling)
         }
         Action::Split(arguments) => split::run(config, arguments),
         Action::Check { .. } => check(config),
@@ -165,33 +172,32 @@ fn parse_target(target: &str) -> Result<TargetName, Failure> {
     })
 }
 
-fn add_namespace(config: &Path, name: &ShareName) -> Done {
+fn add_namespace(config: &Path, name: &ShareName, telling: Telling) -> Done {
     let sources = Sources::read(config)?;
     let mut edited = Edited::open(&sources, config.to_owned())?;
     let done = namespace_tables::add_namespace(&mut edited.document, name.as_str());
     done.map_err(|why| failure(&why))?;
-    edited.save(&sources)
+    edited.save(&sources, telling)
 }
 
-fn add_link(
-    config: &Path,
+/// The changes that add a link, or further targets of one.
+fn additions(
     name: &str,
     path: &str,
     targets: &[String],
     comment: Option<&str>,
-) -> Done {
+) -> Result<Vec<NamespaceChange>, Failure> {
     let path = parse_path(name, path)?;
     let add = |target: &String| -> Result<NamespaceChange, Failure> {
         let (path, target) = (path.clone(), parse_target(target)?);
         let comment = comment.unwrap_or_default().to_owned();
         Ok(NamespaceChange::AddLink { path, target, comment, must_be_new: false })
     };
-    let changes = targets.iter().map(add).collect::<Result<Vec<_>, _>>()?;
-    change(config, name, &changes)
+    targets.iter().map(add).collect()
 }
 
 /// Makes changes of a namespace in the file that has it.
-fn change(config: &Path, name: &str, changes: &[NamespaceChange]) -> Done {
+fn change(config: &Path, name: &str, changes: &[NamespaceChange], telling: Telling) -> Done {
     let sources = Sources::read(config)?;
     let file = file_of(config, &sources, name)?;
     let mut edited = Edited::open(&sources, file)?;
@@ -199,7 +205,7 @@ fn change(config: &Path, name: &str, changes: &[NamespaceChange]) -> Done {
         let done = namespace_tables::apply(&mut edited.document, change, |_| true);
         done.map_err(|why| failure(&why))?;
     }
-    edited.save(&sources)
+    edited.save(&sources, telling)
 }
 
 /// The address at which a server answers, or the reason why it does not.
@@ -277,7 +283,7 @@ fn reach(server: &str) -> Reached {
     for address in found.take(4) {
         match TcpStream::connect_timeout(&address, PATIENCE) {
             Ok(_) => return Ok(address.ip()),
-            Err(error) => why = format!("does not answer at {}: {error}", address.ip()),
+            Err(error) => why = format!("does not answer at {address}: {error}"),
         }
     }
     Err(why)

@@ -47,7 +47,8 @@ as 500M or 1.5T; none takes a limit away.
   frevo quota set photos --group staff --soft-space 200G --space 220G
   frevo quota set photos --share --space 1T
 
-Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 6 not found";
+Exit codes: 0 ok, 1 failed, 2 usage, 3 bad configuration, 6 not found, 7 something was changed \
+(with --exit-code)";
 
 pub(crate) fn run(quota: &Quota) -> Done {
     let shares = Sources::read(&quota.config)?.config()?.shares;

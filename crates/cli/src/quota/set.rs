@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args};
 use frevo_posix::quota::host::{HostLimits, Subject, Upkeep};
 
 use super::{Configured, OnDisk, subject};
+use crate::changes::Telling;
 use crate::console::tell;
 use crate::exit::{Done, Exit, Failure};
 use crate::plural::counted;
@@ -40,6 +41,8 @@ pub(super) struct Set {
     /// Count of files beyond which the host's grace time runs
     #[arg(long, value_name = "COUNT", group = "limits", value_parser = files)]
     soft_files: Option<Limit>,
+    #[command(flatten)]
+    telling: Telling,
 }
 
 /// A limit on the command line.
@@ -88,9 +91,14 @@ fn set_of(set: &Set, on_disk: &OnDisk, subject: Subject, name: &str) -> Done {
     let number = subject::number(subject, name)?;
     let before = on_disk.quotas.of(subject, number).map_err(failed(on_disk))?;
     let limits = set.changed(before.limits);
+    if set.telling.is_dry_run() {
+        let both = Limits { before: before.limits, now: limits };
+        return set.told(on_disk, name, before.space, &both);
+    }
     on_disk.quotas.set(subject, number, limits).map_err(failed(on_disk))?;
-    told(on_disk, name, before.space, limits);
-    Ok(())
+    // The kernel rounds limits.
+    let now = on_disk.quotas.of(subject, number).map_err(failed(on_disk))?;
+    set.told(on_disk, name, now.space, &Limits { before: before.limits, now: now.limits })
 }
 
 /// Sets the limit of a folder by its project, which it gets if it has none.
@@ -103,6 +111,10 @@ fn set_of_project(set: &Set, on_disk: &OnDisk) -> Done {
     };
     let before = quotas.of(Subject::Project, project).map_err(failed(on_disk))?;
     let limits = set.changed(before.limits);
+    if set.telling.is_dry_run() {
+        let both = Limits { before: before.limits, now: limits };
+        return set.told(on_disk, "the share", before.space, &both);
+    }
     quotas.set(Subject::Project, project, limits).map_err(failed(on_disk))?;
     // Files that were brought in from outside, or left by a call that was interrupted, get the number, too.
     let folder = on_disk.folder.display();
@@ -114,9 +126,11 @@ fn set_of_project(set: &Set, on_disk: &OnDisk) -> Done {
         let folders = counted(put.others, "folder");
         tell(format_args!("{folders} with a project of their own are left out"));
     }
-    told(on_disk, "the share", now.space, limits);
     match put.why {
-        None => Ok(()),
+        None => {
+            let both = Limits { before: before.limits, now: now.limits };
+            set.told(on_disk, "the share", now.space, &both)
+        }
         Some(why) => Err(Failure::new(
             Exit::Failed,
             format!(
@@ -140,19 +154,30 @@ fn set_of_subvolume(set: &Set, on_disk: &OnDisk) -> Done {
         return Err(Failure::new(Exit::Failed, text));
     };
     let limits = set.changed(before.limits);
-    on_disk.quotas.limit_subvolume(limits.hard_space).map_err(failed(on_disk))?;
-    told(on_disk, "the share", before.space, limits);
-    Ok(())
+    if limits != before.limits && !set.telling.is_dry_run() {
+        on_disk.quotas.limit_subvolume(limits.hard_space).map_err(failed(on_disk))?;
+    }
+    set.told(on_disk, "the share", before.space, &Limits { before: before.limits, now: limits })
 }
 
 /// Fails where the kernel keeps no quotas of a kind.
 fn check_upkeep(on_disk: &OnDisk, subject: Subject, kind: &str, option: &str) -> Done {
     let folder = on_disk.folder.display();
     match on_disk.quotas.upkeep(subject).map_err(failed(on_disk))? {
+        None if on_disk.quotas.is_subvolume().unwrap_or(false) => Err(Failure::new(
+            Exit::Failed,
+            format!(
+                "{folder} is on btrfs, which keeps no quotas of {kind}; limit the share: frevo quota set {} \
+                 --share --space SIZE",
+                on_disk.name
+            ),
+        )),
         None => Err(Failure::new(
             Exit::Failed,
             format!(
-                "the file system of {folder} keeps no quotas of {kind}; mount it with {option}"
+                "the file system of {folder} keeps no quotas of {kind}; mount it with {option}. An ext4 that \
+                 was made without quotas needs them first, unmounted: tune2fs -O quota,project -Q \
+                 usrquota,grpquota,prjquota DEVICE"
             ),
         )),
         Some(Upkeep::Counted) => {
@@ -178,20 +203,33 @@ fn failed(on_disk: &OnDisk) -> impl Fn(io::Error) -> Failure {
     }
 }
 
-/// Tells what holds now.
-fn told(on_disk: &OnDisk, whose: &str, has: u64, limits: HostLimits) {
-    let size = |bytes: Option<u64>| bytes.map_or_else(|| "no limit".to_owned(), human);
-    let over = limits.hard_space.is_some_and(|limit| has > limit);
-    tell(format_args!(
-        "{}: {whose} has {} of {}{}",
-        on_disk.name,
-        human(has),
-        size(limits.hard_space),
-        if over { "; nothing can be added until less is used" } else { "" }
-    ));
+/// Limits before and after a change.
+struct Limits {
+    before: HostLimits,
+    now: HostLimits,
 }
 
 impl Set {
+    /// Tells what holds now.
+    fn told(&self, on_disk: &OnDisk, whose: &str, has: u64, limits: &Limits) -> Done {
+        let size = |bytes: Option<u64>| bytes.map_or_else(|| "no limit".to_owned(), human);
+        let now = limits.now;
+        let over = now.hard_space.is_some_and(|limit| has > limit);
+        let line = format!(
+            "{}: {whose} has {} of {}{}",
+            on_disk.name,
+            human(has),
+            size(now.hard_space),
+            if over { "; nothing can be added until less is used" } else { "" }
+        );
+        let facts = serde_json::json!({
+            "share": on_disk.name, "whose": whose, "used": has,
+            "space": now.hard_space, "soft_space": now.soft_space,
+            "files": now.hard_files, "soft_files": now.soft_files,
+        });
+        self.telling.finish(limits.before != now, facts, &line)
+    }
+
     /// Returns `limits` with those that were named.
     fn changed(&self, limits: HostLimits) -> HostLimits {
         let changed = |named: Option<Limit>, before| match named {
@@ -226,6 +264,7 @@ mod tests {
             soft_space: Some(Limit::None),
             files: None,
             soft_files: None,
+            telling: Telling::default(),
         };
         let before = HostLimits {
             soft_space: Some(1),

@@ -62,14 +62,28 @@ pub(super) fn run(show: &Show, configured: &Configured) -> Done {
     }
     let mut text = table(&shown);
     for on_disk in without {
-        text.push_str(&format!(
-            "{}: the file system of {} keeps no quotas, or nobody has any; mount it with usrquota, \
-             grpquota or prjquota\n",
-            on_disk.name,
-            on_disk.folder.display()
-        ));
+        text.push_str(&without_quotas(&on_disk));
     }
     print_text(&text)
+}
+
+/// A line about a share without quotas, with its cause where that is known.
+fn without_quotas(on_disk: &OnDisk) -> String {
+    let OnDisk { name, folder, quotas } = on_disk;
+    let folder = folder.display();
+    if quotas.is_subvolume().unwrap_or(false) {
+        return format!(
+            "{name}: quotas of {folder} are off; switch them on: btrfs quota enable {folder}; btrfs has \
+             those of shares, none of users\n"
+        );
+    }
+    if !rustix::process::geteuid().is_root() {
+        return format!("{name}: only root sees all quotas of {folder}; use sudo\n");
+    }
+    format!(
+        "{name}: the file system of {folder} keeps no quotas, or nobody has any; mount it with usrquota, \
+         grpquota or prjquota\n"
+    )
 }
 
 /// Returns the quotas of a share that were asked for.

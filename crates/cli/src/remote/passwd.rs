@@ -5,7 +5,7 @@ use super::location::Url;
 use super::logon::failed;
 use crate::console::tell;
 use crate::exit::Done;
-use crate::passwords;
+use crate::passwords::{self, PasswordFrom};
 
 pub(crate) async fn passwd(connection: &Connection, url: &Url) -> Done {
     let user = connection.user_of(url)?;
@@ -16,7 +16,8 @@ pub(crate) async fn passwd(connection: &Connection, url: &Url) -> Done {
     connection.keep_password(&user, url, old.clone());
     // The logon checks the old password before the user is asked for a new one.
     let session = connection.log_on(url).await?;
-    let new = passwords::ask(connection.password_stdin, &user)?;
+    let from = PasswordFrom { password_stdin: connection.password_stdin, password_file: None };
+    let new = passwords::ask(&from, &user)?;
     session.change_password(bare(&user), &old, &new).await.map_err(failed)?;
     tell(format_args!("the password of {user} on {} is changed", url.server.host));
     Ok(())
