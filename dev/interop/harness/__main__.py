@@ -11,6 +11,7 @@ from .model import GROUPS, OUT, may_select
 # Importing a module registers its groups.
 from .peers import (  # noqa: F401
     attacks,
+    automation,
     capture,
     cifs,
     clients,
@@ -38,6 +39,7 @@ from .peers import (  # noqa: F401
     ksmbd,
     libsmb2_examples,
     links,
+    migration,
     mount,
     netdfs,
     node,

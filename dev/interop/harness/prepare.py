@@ -22,6 +22,8 @@ OTHER_NAMES = {"frevo-durability": "frevo-cluster-load"}
 TOOLS, VENV, GO_SUITE = OUT / "tools/bin", OUT / "venv", OUT / "go-smb2"
 # Packages for logons by GSS-API. gssapi and krb5 are compiled with libkrb5-dev.
 GSSAPI, GSSAPI_CLIENTS = OUT / "gssapi", ["smbprotocol==1.17.0", "gssapi==1.12.0", "krb5==0.10.0"]
+# The Ansible that runs the role of contrib/ansible.
+ANSIBLE, ANSIBLE_PACKAGES = OUT / "ansible", ["ansible-core==2.19.14"]
 # Only pike needs pycryptodome, so it has a virtual environment of its own.
 PIKE, PIKE_TESTS = (
     OUT / "pike",
@@ -147,12 +149,14 @@ def fetch(groups):
     uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade", "shadow-copies/under-load"}
     if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
-    python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "guests", "kerberos", "rpc"}
+    python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "guests", "import", "kerberos", "rpc"}
     of_cluster = {"cluster/error-contexts", "cluster/witness-cifs", "cluster/witness-told"}
     if names & python or any(g.name in of_cluster for g in groups):
         fetches.append(python_clients)
     if any(g.name == "kerberos/clients" for g in groups):
         fetches.append(functools.partial(python_clients, GSSAPI, GSSAPI_CLIENTS))
+    if "automation" in names:
+        fetches.append(functools.partial(python_clients, ANSIBLE, ANSIBLE_PACKAGES))
     if "pike" in names:
         fetches.append(functools.partial(python_clients, PIKE, PIKE_TESTS))
     if any(g.name == "clients/go-smb2" for g in groups):
