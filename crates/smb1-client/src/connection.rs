@@ -1,6 +1,6 @@
 //! One connection by SMB1: requests leave before answers are read, by two tasks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Waiter {
 
 struct State {
     machine: Machine,
-    outbox: VecDeque<Vec<u8>>,
+    outbox: Vec<Vec<u8>>,
     waiters: HashMap<u16, Waiter>,
     is_gone: bool,
 }
@@ -63,7 +63,7 @@ impl Connection {
     pub(crate) fn new(stream: Stream, offers_extended: bool) -> Self {
         let state = State {
             machine: Machine::new(offers_extended),
-            outbox: VecDeque::new(),
+            outbox: Vec::new(),
             waiters: HashMap::new(),
             is_gone: false,
         };
@@ -116,7 +116,7 @@ impl Connection {
                 return Err(Gone);
             }
             let sent = state.machine.send(tree, request).map_err(|_| Gone)?;
-            state.outbox.push_back(sent.frame);
+            state.outbox.push(sent.frame);
             state.waiters.insert(sent.mid, Waiter { answer, _room: room });
         }
         shared.to_send.notify_one();
@@ -155,17 +155,17 @@ impl Shared {
     }
 }
 
-/// Sends what is to be sent.
+/// Sends what is to be sent, all that waits at once.
 async fn write(shared: Arc<Shared>) {
     loop {
-        let next = shared.state.lock().outbox.pop_front();
-        match next {
-            None => shared.to_send.notified().await,
-            Some(frame) => {
-                if write_all(&shared.stream, &[&frame]).await.is_err() {
-                    return shared.end();
-                }
-            }
+        let waiting = std::mem::take(&mut shared.state.lock().outbox);
+        if waiting.is_empty() {
+            shared.to_send.notified().await;
+            continue;
+        }
+        let parts: Vec<&[u8]> = waiting.iter().map(Vec::as_slice).collect();
+        if write_all(&shared.stream, &parts).await.is_err() {
+            return shared.end();
         }
     }
 }

@@ -8,6 +8,7 @@ use frevo_auth::initiator::Step;
 use frevo_auth::{Credentials, Entropy, Initiator, Target, Zeroizing};
 use frevo_client::internal::Ambient;
 use frevo_net::transport::Stream;
+use frevo_smb1::info::LargeIo;
 use frevo_smb1::limits::{LARGE_READ_BYTES, LARGE_WRITE_BYTES, UNIX_IO_BYTES};
 use frevo_smb1::logon::{NoProof, Proof};
 use frevo_smb1::negotiate::{self, Capabilities, Negotiated, Security, SecurityMode};
@@ -81,10 +82,12 @@ impl Reached {
         1 << most.max(1).ilog2()
     }
 
-    /// Returns the most bytes of one READ. `is_unix` after the server agreed on large ones.
-    pub(crate) fn read_bytes(&self, is_unix: bool) -> u32 {
+    /// Returns the most bytes of one READ. `large` are the requests that the server agreed on.
+    pub(crate) fn read_bytes(&self, large: LargeIo) -> u32 {
         match () {
-            () if is_unix => UNIX_IO_BYTES,
+            () if large.reads && !self.connection.is_signing() => UNIX_IO_BYTES,
+            // Samba answers signed READs of up to 128 KiB.
+            () if large.reads => LARGE_READ_BYTES,
             // MS-SMB 2.2.4.5.2.1: with signatures, the server's buffer is the limit.
             () if self.has(Capabilities::LARGE_READX) && !self.connection.is_signing() => {
                 LARGE_READ_BYTES
@@ -93,10 +96,10 @@ impl Reached {
         }
     }
 
-    /// Returns the most bytes of one WRITE. `is_unix` after the server agreed on large ones.
-    pub(crate) fn write_bytes(&self, is_unix: bool) -> u32 {
+    /// Returns the most bytes of one WRITE. `large` are the requests that the server agreed on.
+    pub(crate) fn write_bytes(&self, large: LargeIo) -> u32 {
         match () {
-            () if is_unix => UNIX_IO_BYTES,
+            () if large.writes && !self.connection.is_signing() => UNIX_IO_BYTES,
             () if self.has(Capabilities::LARGE_WRITEX) && !self.connection.is_signing() => {
                 LARGE_WRITE_BYTES
             }

@@ -99,17 +99,22 @@ async fn a_rename_to_a_name_that_exists_loses_no_file() {
 
 #[tokio::test]
 async fn shares_are_listed_by_servers_without_remote_procedure_calls() {
-    let refuses_pipes: device::Change = |command, mut answer| {
+    fn refuse<const STATUS: u32>(command: Command, mut answer: Vec<u8>) -> Option<Vec<u8>> {
         if command == Command::NT_CREATE_ANDX {
-            // STATUS_OBJECT_NAME_NOT_FOUND, without words and bytes
-            answer[5..9].copy_from_slice(&0xC000_0034_u32.to_le_bytes());
+            // Without words and bytes.
+            answer[5..9].copy_from_slice(&STATUS.to_le_bytes());
             answer[32..35].fill(0);
             answer.truncate(35);
         }
         Some(answer)
-    };
-    for capabilities in [OLD, device::NEW] {
-        let device = Device { capabilities, change: refuses_pipes, ..Device::default() };
+    }
+    // STATUS_OBJECT_NAME_NOT_FOUND, and STATUS_ACCESS_DENIED as smbd without pipes
+    let not_found: device::Change = refuse::<0xC000_0034>;
+    let denied: device::Change = refuse::<0xC000_0022>;
+    for (capabilities, change) in
+        [(OLD, not_found), (device::NEW, not_found), (device::NEW, denied)]
+    {
+        let device = Device { capabilities, change, ..Device::default() };
         let (_device, address) = device.start().await;
         let (client, server) = client(address, Settings::default());
         let session = client.connect(server, user()).await.unwrap();

@@ -247,8 +247,19 @@ impl AllInfo {
     }
 }
 
-/// CIFS_UNIX_LARGE_READ_CAP and CIFS_UNIX_LARGE_WRITE_CAP of Samba's Unix extensions.
-const UNIX_LARGE_IO: u64 = 0x40 | 0x80;
+/// CIFS_UNIX_LARGE_READ_CAP of Samba's Unix extensions.
+const UNIX_LARGE_READ: u64 = 0x40;
+/// CIFS_UNIX_LARGE_WRITE_CAP, which Samba offers only with `min receivefile size`.
+const UNIX_LARGE_WRITE: u64 = 0x80;
+
+/// The large requests that a server with Samba's Unix extensions takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LargeIo {
+    /// True for READs.
+    pub reads: bool,
+    /// True for WRITEs.
+    pub writes: bool,
+}
 
 /// The answer of a server with Samba's Unix extensions about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -269,12 +280,15 @@ impl UnixInfo {
         Ok(Self { major, minor, capabilities: r.u64("Unix capabilities")? })
     }
 
-    /// Returns true if large READs and WRITEs are possible.
-    pub const fn has_large_io(self) -> bool {
-        self.capabilities & UNIX_LARGE_IO == UNIX_LARGE_IO
+    /// Returns the large requests that are possible.
+    pub const fn large_io(self) -> LargeIo {
+        LargeIo {
+            reads: self.capabilities & UNIX_LARGE_READ != 0,
+            writes: self.capabilities & UNIX_LARGE_WRITE != 0,
+        }
     }
 
-    /// Returns the request that tells the server that this client uses large READs and WRITEs, and no
+    /// Returns the request that tells the server that this client uses its large READs and WRITEs, and no
     /// other part of the extensions.
     ///
     /// # Errors
@@ -283,7 +297,8 @@ impl UnixInfo {
         let mut parameters = Vec::new();
         Writer::new(&mut parameters).u16(0).u16(FsLevel::UNIX.0);
         let mut data = Vec::new();
-        Writer::new(&mut data).u16(self.major).u16(self.minor).u64(UNIX_LARGE_IO);
+        let used = self.capabilities & (UNIX_LARGE_READ | UNIX_LARGE_WRITE);
+        Writer::new(&mut data).u16(self.major).u16(self.minor).u64(used);
         transaction2(charset, SET_FS_INFORMATION, &parameters, &data)
     }
 }
@@ -399,12 +414,20 @@ mod tests {
     }
 
     #[test]
-    fn large_io_needs_both_capabilities() {
-        let of = |bits: u64| {
+    fn large_reads_and_writes_have_a_capability_each() {
+        // Samba 4.17 has the first of these by default.
+        for (bits, reads, writes) in [
+            (0x17B_u64, true, false),
+            (0xFF, true, true),
+            (0x80, false, true),
+            (0x3B, false, false),
+        ] {
             let data = [&[1, 0, 0, 0][..], &bits.to_le_bytes()].concat();
-            UnixInfo::parse(&data).unwrap().has_large_io()
-        };
-        assert!(of(0xFF) && of(0xC0) && !of(0x40) && !of(0x80));
+            let found = UnixInfo::parse(&data).unwrap();
+            assert_eq!(found.large_io(), LargeIo { reads, writes }, "{bits:#x}");
+            let used = found.set_large_io(Charset::Unicode).unwrap();
+            assert!(used.bytes.ends_with(&(bits & 0xC0).to_le_bytes()));
+        }
     }
 
     #[test]

@@ -12,13 +12,21 @@ const SERVER: u32 = 2;
 /// ERRHRD
 const HARDWARE: u32 = 3;
 
+/// The upper half of an NTSTATUS that is an error.
+const ERROR: u32 = 0xC000;
+
 /// Returns the NTSTATUS of a response.
 pub(crate) fn status(header: &Header) -> Status {
     if header.status == 0 || header.flags2.contains(Flags2::NT_STATUS) {
         return Status(header.status);
     }
     // MS-CIFS 2.2.1.5: ErrorClass, a reserved byte, ErrorCode.
-    from_smb_status(header.status & 0xFF, header.status >> 16)
+    let (class, code) = (header.status & 0xFF, header.status >> 16);
+    if class > HARDWARE && code >= ERROR {
+        // Samba says MORE_PROCESSING_REQUIRED in this form whatever the others have. It is no class.
+        return Status(header.status);
+    }
+    from_smb_status(class, code)
 }
 
 fn from_smb_status(class: u32, code: u32) -> Status {
@@ -87,6 +95,7 @@ mod tests {
         assert_eq!(of(0x0002_0002, Flags2::EMPTY), Status::LOGON_FAILURE);
         assert_eq!(of(0x0027_0003, Flags2::EMPTY), Status::DISK_FULL);
         assert_eq!(of(0x00EA_0002, Flags2::EMPTY), Status::BUFFER_OVERFLOW);
+        assert_eq!(of(0xC000_0016, Flags2::EMPTY), Status::MORE_PROCESSING_REQUIRED);
         assert_eq!(of(0x7777_0009, Flags2::EMPTY), Status::UNSUCCESSFUL);
         assert_eq!(of(0xC000_0034, Flags2::NT_STATUS), Status::OBJECT_NAME_NOT_FOUND);
         assert_eq!(of(0, Flags2::EMPTY), Status::SUCCESS);

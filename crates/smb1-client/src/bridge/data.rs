@@ -69,7 +69,7 @@ impl Server {
             let head = response_head(count, 0, ReadResponseFlags::EMPTY);
             return Ok(Good::of(|w| _ = w.bytes(&head).bytes(&data)).with_status(status));
         }
-        let most = if is_pipe { PIPE_BYTES } else { self.reached.read_bytes(open.tree.is_unix) };
+        let most = if is_pipe { PIPE_BYTES } else { self.reached.read_bytes(open.tree.large) };
         let length = if is_pipe { request.length.min(most) } else { request.length };
         check_reach(self, request.offset, length)?;
         let known = open.len.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Server {
     ) -> Result<Good, Failed> {
         let request = write::Request::parse(message)?;
         let open = self.open(named(request.file_id, related))?;
-        let most = self.reached.write_bytes(open.tree.is_unix);
+        let most = self.reached.write_bytes(open.tree.large);
         let length = u32::try_from(request.data.len()).unwrap_or(u32::MAX);
         if let Some(pipe) = &open.pipe {
             pipe.write(request.data)?;

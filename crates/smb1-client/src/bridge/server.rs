@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_auth::Zeroizing;
 use frevo_smb1::find::{Entry, SearchId};
-use frevo_smb1::info::DosZone;
+use frevo_smb1::info::{DosZone, LargeIo};
 use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::open::Fid;
 use frevo_smb1::tree::Service;
@@ -61,8 +61,8 @@ impl From<Unmappable> for Failed {
 pub(super) struct Tree {
     pub(super) number: u16,
     pub(super) service: Service,
-    /// True if the server agreed on large READs and WRITEs.
-    pub(super) is_unix: bool,
+    /// The large requests of Samba's Unix extensions that the server agreed on.
+    pub(super) large: LargeIo,
     /// The serial number of its volume; None where files have no numbers.
     pub(super) volume: Option<u32>,
 }

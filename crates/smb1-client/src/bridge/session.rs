@@ -1,7 +1,7 @@
 //! NEGOTIATE, SESSION_SETUP, TREE_CONNECT and their ends.
 
 use frevo_auth::spnego::{NTLM, NegState, NegTokenResp};
-use frevo_smb1::info::{self, FsLevel, UnixInfo};
+use frevo_smb1::info::{self, FsLevel, LargeIo, UnixInfo};
 use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::tree::{self, Service};
 use frevo_wire::Status;
@@ -78,14 +78,17 @@ impl Server {
             Service::Disk if name.eq_ignore_ascii_case("IPC$") => Service::Pipe,
             service => service,
         };
-        let is_unix = service == Service::Disk && self.agree_on_large_io(number).await?;
+        let large = match service {
+            Service::Disk => self.agree_on_large_io(number).await?,
+            _ => LargeIo::default(),
+        };
         let share_type = match service {
             Service::Disk => ShareType::DISK,
             Service::Pipe => ShareType::PIPE,
             Service::Other => return Err(Failed::Status(Status::BAD_DEVICE_TYPE)),
         };
         let volume = if service == Service::Disk { self.volume(number).await? } else { None };
-        let tree = self.add_tree(Tree { number, service, is_unix, volume });
+        let tree = self.add_tree(Tree { number, service, large, volume });
         let response = tree_connect::Response {
             share_type,
             share_flags: ShareFlags::NO_CACHING,
@@ -109,24 +112,25 @@ impl Server {
     }
 
     /// Agrees with a server that has Samba's Unix extensions on large READs and WRITEs.
-    async fn agree_on_large_io(&self, tree: u16) -> Result<bool, Failed> {
+    async fn agree_on_large_io(&self, tree: u16) -> Result<LargeIo, Failed> {
+        let none = LargeIo::default();
         if !self.has(Capabilities::UNIX) {
-            return Ok(false);
+            return Ok(none);
         }
         let charset = self.charset();
         let asked = self.ask(tree, &info::query_fs(charset, FsLevel::UNIX)?).await;
         let answer = match asked {
             Ok(answer) => answer,
-            Err(Failed::Status(_)) => return Ok(false),
+            Err(Failed::Status(_)) => return Ok(none),
             Err(gone) => return Err(gone),
         };
         let found = UnixInfo::parse(&answer.results().data)?;
-        if !found.has_large_io() {
-            return Ok(false);
+        if found.large_io() == none {
+            return Ok(none);
         }
         match self.ask(tree, &found.set_large_io(charset)?).await {
-            Ok(_) => Ok(true),
-            Err(Failed::Status(_)) => Ok(false),
+            Ok(_) => Ok(found.large_io()),
+            Err(Failed::Status(_)) => Ok(none),
             Err(gone) => Err(gone),
         }
     }
