@@ -158,11 +158,21 @@ impl Scrape {
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let activity = &self.server.activity;
-        let counters: [(&str, &str, u64); 11] = [
+        let counters: [(&str, &str, u64); 13] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
             ("frevo_failed_logons", "Logons that failed", self.server.failed_logons),
+            (
+                "frevo_compression_saved_sent_bytes",
+                "Bytes by which compression has made responses shorter",
+                self.metrics.saved_in_answers,
+            ),
+            (
+                "frevo_compression_saved_received_bytes",
+                "Bytes by which compression has made requests shorter",
+                self.metrics.saved_in_requests,
+            ),
             ("frevo_panics", "Panics, each a bug in the server", self.metrics.panics),
             ("frevo_held_polls", "Polls that held a core for too long", self.metrics.held_polls),
             ("frevo_recycled_files", "Deleted files moved to recycle bins", self.metrics.recycled),

@@ -180,7 +180,8 @@ function spaceNodes(row) {
 
 function optionsOf(row) {
   const options = [["read_only", "read-only"], ["encrypt", "encrypted"], ["hidden", "hidden"]];
-  return options.filter(([field]) => row[field]).map(([, name]) => name).join(", ");
+  const saved = row.saved > 0 ? ["compression saved " + bytes(row.saved)] : [];
+  return options.filter(([field]) => row[field]).map(([, name]) => name).concat(saved).join(", ");
 }
 
 const shareColumns = [

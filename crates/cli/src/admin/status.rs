@@ -47,6 +47,7 @@ fn shown(status: &Value) -> String {
     out.push_str(&unhealthy(&status["shares"]));
     out.push_str(&of_guests(&status["shares"]));
     out.push_str(&brake::lines(&status["shares"]));
+    out.push_str(&saved(&status["shares"]));
     out.push_str(&not_served(&status["configuration"]));
     let of = |part| status[part].clone();
     out.push_str(&snapshots::shown(
@@ -188,6 +189,16 @@ fn unhealthy(shares: &Value) -> String {
         }
     }
     lines
+}
+
+/// A line for each share whose data was sent compressed.
+fn saved(shares: &Value) -> String {
+    let rows = shares["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let line = |row: &Value| {
+        let (name, saved) = (printable(&text(row, "name")), number(row, "saved"));
+        format!("share {name}: compression has saved {}\n", bytes(float(saved)))
+    };
+    rows.iter().filter(|row| number(row, "saved") > 0).map(line).collect()
 }
 
 /// A line for each share that lets guests in.
@@ -534,6 +545,9 @@ mod tests {
         assert!(lines[0].contains("FREE") && lines[1].contains("5.0 MB"), "{lines:?}");
         shares["rows"][0]["guests"] = json!("read");
         assert_eq!(of_guests(&shares), "share a: guests may read\n");
+        assert_eq!(saved(&shares), "");
+        shares["rows"][1]["saved"] = json!(2048);
+        assert_eq!(saved(&shares), "share b: compression has saved 2.0 kB\n");
         assert_eq!(unhealthy(&shares), "share b: the folder was removed\n");
     }
 

@@ -57,7 +57,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> ToCompress<B> {
         let old = HEADROOM..buffer.as_ref().len();
         let compressed = buffer.as_ref().get(HEADROOM..).and_then(|whole| self.compressed(whole));
         if let Some(thrift) = &self.thrift {
-            thrift.note(compressed.is_some());
+            let shrunk = |new: &Framed<B>| old.len().saturating_sub(new.range.len());
+            thrift.note(compressed.as_ref().map(shrunk));
         }
         compressed.unwrap_or(Framed { buffer, range: old })
     }

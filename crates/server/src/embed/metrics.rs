@@ -1,5 +1,7 @@
 //! Numbers about a running server.
 
+use std::sync::atomic::Ordering;
+
 use crate::base::panics;
 use crate::objects::ledger::Kind;
 use crate::objects::rates::FlowNumbers;
@@ -40,6 +42,10 @@ pub struct Metrics {
     pub brake_alarms: u64,
     /// Clients that brakes have hold of, or told of lately.
     pub braked_clients: usize,
+    /// Bytes by which compression has made answers shorter.
+    pub saved_in_answers: u64,
+    /// Bytes by which compression has made requests shorter.
+    pub saved_in_requests: u64,
     /// Clients of other nodes of the cluster that have registered with the witness.
     pub witness_registrations: usize,
     /// Notifications of the witness that clients have fetched.
@@ -70,9 +76,14 @@ impl Metrics {
             bins.map(|bin| count(&bin.counts)).sum()
         };
         let brakes = || shares.iter().filter_map(|share| share.brake.as_ref());
+        // A share of a snapshot has the count of its base.
+        let own = shares.iter().filter(|share| !share.is_exposed);
+        let saved_in_answers = own.map(|share| share.saved.load(Ordering::Relaxed)).sum();
         Self {
             brake_alarms: brakes().map(|brake| brake.alarms()).sum(),
             braked_clients: brakes().map(|brake| brake.held().len()).sum(),
+            saved_in_answers,
+            saved_in_requests: state.saved_by_clients.load(Ordering::Relaxed),
             recycled: sum(RecycleCounts::kept),
             recycle_lost: sum(RecycleCounts::lost),
             recycle_expired: sum(RecycleCounts::expired),

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use frevo_net::watchdog::Moment;
@@ -253,6 +254,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         }),
         connections,
         opens,
+        saved: share.saved.load(Ordering::Relaxed),
         life: share.life.state().kind(),
         paused: share.life.is_paused(),
         epoch: share.life.ownership().epoch.0,

@@ -359,6 +359,8 @@ pub struct ShareStatus {
     pub connections: usize,
     /// The number of Opens.
     pub opens: usize,
+    /// Bytes by which compression has made the answers to its clients shorter since the start.
+    pub saved: u64,
     /// The state of its life here. A share that is owned can have a folder that cannot be opened.
     pub life: ShareLife,
     /// True while it is owned and not served, because this server does not know if it still owns it: the

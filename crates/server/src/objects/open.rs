@@ -199,7 +199,8 @@ impl Open {
 
     /// Returns the thrift in compressing the data that READs return.
     pub(crate) fn thrift(&self) -> &Arc<Thrift> {
-        self.thrift.get_or_init(Arc::default)
+        let saved = || Arc::clone(&self.tree().share.saved);
+        self.thrift.get_or_init(|| Arc::new(Thrift::counting_in(saved())))
     }
 
     /// Returns the logical flow that it is of.

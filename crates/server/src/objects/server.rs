@@ -120,6 +120,8 @@ pub struct ServerState {
     pub(crate) captures: Captures,
     /// Registrations of clients that use other nodes of the cluster.
     pub(crate) witness: Arc<Witness>,
+    /// Bytes by which compression has made requests shorter.
+    pub(crate) saved_by_clients: AtomicU64,
     sessions: Ordered<HashMap<u64, Arc<Session>>, { rank::CLIENT }>,
     /// The turn of a review of the sessions: two at once could leave a session with what the earlier
     /// one has found.
@@ -161,8 +163,7 @@ impl ServerState {
         accounts: SharedAccounts,
         ambient: Arc<dyn Ambient>,
     ) -> Arc<Self> {
-        let started = ambient.now();
-        let activity = Arc::<activity::Registry>::default();
+        let (started, activity) = (ambient.now(), Arc::<activity::Registry>::default());
         let known = Arc::clone(&activity);
         let is_alone: IsAlone = Arc::new(move |user| known.is_alone(user));
         let server = Arc::new(Self {
@@ -196,6 +197,7 @@ impl ServerState {
             rpc_connections: RpcConnections::default(),
             target_servers: TargetServers::default(),
             witness: Arc::default(),
+            saved_by_clients: AtomicU64::default(),
             sessions: Ordered::default(),
             next_open: AtomicU64::new(started.0),
             next_connection: AtomicU64::new(1),

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use frevo_crypto::Sender;
 use frevo_net::buffer::{Buf, HEADROOM};
@@ -142,6 +143,8 @@ impl Expander {
             Err(why) => return Looked::Refused(why.into()),
         };
         let Some(found) = found else { return Looked::Ready(lined_up(received, channel, None)) };
+        let saved = found.frame_len().saturating_sub(received.frame.len());
+        self.server.saved_by_clients.fetch_add(saved as u64, Ordering::Relaxed);
         let site = self.site_elsewhere(found.effort(), found.algorithm());
         // Those that came before have their memory first.
         let charged = match self.backlog.has_compressed() {

@@ -5,6 +5,7 @@ mod slowness;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use frevo_dfs::Namespaces;
 use frevo_store::Vfs;
@@ -112,6 +113,8 @@ pub struct Share {
     pub(crate) encrypt: bool,
     /// The data of READs that is sent compressed.
     pub(crate) compress: Compress,
+    /// Bytes by which compression has made answers shorter.
+    pub(crate) saved: Arc<AtomicU64>,
     /// Share.IsCA: Opens can be persistent.
     pub(crate) continuous: bool,
     /// Left out of listings.
@@ -268,6 +271,7 @@ impl Share {
             read_only: false,
             encrypt: false,
             compress: Compress::Off,
+            saved: Arc::default(),
             continuous: false,
             hidden: false,
             hide_unreadable: false,
@@ -589,6 +593,7 @@ impl Shares {
                 continue;
             };
             share.uses = Arc::clone(&old.uses);
+            share.saved = Arc::clone(&old.saved);
             if let Some(published) = &old.namespace {
                 published.follow(share.namespace.as_deref());
                 share.namespace = share.namespace.as_ref().map(|_| Arc::clone(published));

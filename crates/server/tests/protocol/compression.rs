@@ -233,6 +233,36 @@ fn reads_are_answered_compressed_where_they_ask() {
     });
 }
 
+/// Administrators see how much shorter compression has made what was sent and received.
+#[test]
+fn what_compression_saves_is_counted() {
+    in_own_world(false, &squeezing(), async |world| {
+        world.file("text", text(300_000));
+        let counts = || {
+            let shares = world.embedded.share_status();
+            let asked = shares.iter().find(|share| share.name == "asked").unwrap().saved;
+            let metrics = world.embedded.metrics();
+            assert_eq!(metrics.saved_in_answers, asked, "no other share has sent anything");
+            (asked, metrics.saved_in_requests)
+        };
+        let (mut peer, mount) = session(world, "asked", &offer(&ALL, true)).await;
+        let file = peer.open_file(&mount, &Want::existing("text")).await;
+        peer.read(&mount, file, 0, 65_536).await;
+        assert_eq!(counts(), (0, 0));
+        peer.on(&mount, asking(file, 0, 65_536)).await.ok();
+        let (sent, _) = counts();
+        let shorter = 65_536 - peer.last_compressed.unwrap() as u64;
+        assert!((shorter..shorter + 200).contains(&sent), "{sent} and {shorter}");
+        let written = peer.open_file(&mount, &Want::file("written")).await;
+        let squeeze = |message: &[u8]| squeezed(message, 112, Codec::Lz77, true);
+        ask_squeezed(&mut peer, &mount, write_draft(written, 0, &text(200_000)), squeeze)
+            .await
+            .ok();
+        let (same, received) = counts();
+        assert!(same == sent && (50_000..200_200).contains(&received), "{received}");
+    });
+}
+
 #[test]
 fn nothing_else_is_answered_compressed() {
     in_own_world(false, &squeezing(), async |world| {

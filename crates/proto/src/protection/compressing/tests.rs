@@ -1,4 +1,5 @@
 use super::*;
+use core::sync::atomic::{AtomicU64, Ordering};
 use frevo_wire::compression::CompressionAlgorithm;
 use frevo_wire::header::PROTOCOL_ID;
 use frevo_wire::negotiate_context::CompressionCapabilityFlags;
@@ -133,7 +134,8 @@ fn a_message_is_compressed_into_the_room_of_the_caller() {
         for is_chained in [false, true] {
             let whole = message(&b"words ".repeat(40_000));
             let buffer = [&[9; HEADROOM][..], &whole].concat();
-            let thrift = Arc::new(Thrift::default());
+            let saved = Arc::<AtomicU64>::default();
+            let thrift = Arc::new(Thrift::counting_in(Arc::clone(&saved)));
             let to_compress = ToCompress {
                 compression: with(&[codec.id()], is_chained),
                 head: HEAD,
@@ -148,6 +150,7 @@ fn a_message_is_compressed_into_the_room_of_the_caller() {
             assert_eq!((buffer.len(), buffer.capacity()), (ASKED.get(), ASKED.get()));
             assert!(ASKED.get() < HEADROOM + whole.len(), "{codec:?}: {}", ASKED.get());
             assert!(!thrift.leaves_out(2000), "it has shrunk");
+            assert_eq!(saved.load(Ordering::Relaxed), (whole.len() - range.len()) as u64);
         }
     }
     let mut state = 1u64;

@@ -1,6 +1,7 @@
 //! The messages of one file that are worth compressing.
 
-use core::sync::atomic::{AtomicU16, Ordering};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use frevo_compress::{pattern, sample};
 
@@ -13,7 +14,11 @@ const MISSES_MAX: u8 = 6;
 ///
 /// Messages side by side may forget each other's results, which changes speed alone.
 #[derive(Debug, Default)]
-pub struct Thrift(AtomicU16);
+pub struct Thrift {
+    state: AtomicU16,
+    /// Gets the bytes that were saved; None if nobody counts them.
+    saved: Option<Arc<AtomicU64>>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct State {
@@ -24,6 +29,12 @@ struct State {
 }
 
 impl Thrift {
+    /// Returns one that adds the bytes that are saved to a count.
+    #[must_use]
+    pub fn counting_in(saved: Arc<AtomicU64>) -> Self {
+        Self { saved: Some(saved), ..Self::default() }
+    }
+
     /// Counts a message of `bytes`, and returns true if it is left out, whatever its data is: it is too
     /// short, or others before it did not shrink.
     pub fn leaves_out(&self, bytes: usize) -> bool {
@@ -40,17 +51,20 @@ impl Thrift {
     pub fn tries(&self, data: &[u8]) -> bool {
         let is_worth = data.len() > COMPRESSED_BYTES_MIN && is_worth(data);
         if !is_worth {
-            self.note(false);
+            self.note(None);
         }
         is_worth
     }
 
-    /// Notes the result for a message that was tried.
-    pub fn note(&self, has_shrunk: bool) {
+    /// Notes the bytes by which a message that was tried has shrunk; None if it has not.
+    pub fn note(&self, shrunk: Option<usize>) {
+        if let (Some(saved), Some(bytes)) = (&self.saved, shrunk) {
+            saved.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
         let State { misses, .. } = self.state();
-        self.set(match has_shrunk {
-            true => State { misses: 0, left_out: 0 },
-            false => State {
+        self.set(match shrunk {
+            Some(_) => State { misses: 0, left_out: 0 },
+            None => State {
                 misses: misses.saturating_add(1).min(MISSES_MAX),
                 left_out: 1u8.checked_shl(misses.into()).unwrap_or(0),
             },
@@ -58,12 +72,12 @@ impl Thrift {
     }
 
     fn state(&self) -> State {
-        let [misses, left_out] = self.0.load(Ordering::Relaxed).to_le_bytes();
+        let [misses, left_out] = self.state.load(Ordering::Relaxed).to_le_bytes();
         State { misses, left_out }
     }
 
     fn set(&self, State { misses, left_out }: State) {
-        self.0.store(u16::from_le_bytes([misses, left_out]), Ordering::Relaxed);
+        self.state.store(u16::from_le_bytes([misses, left_out]), Ordering::Relaxed);
     }
 }
 
@@ -91,7 +105,7 @@ mod tests {
     fn tried(thrift: &Thrift, data: &[u8], shrinks: bool) -> bool {
         let is_tried = !thrift.leaves_out(data.len()) && thrift.tries(data);
         if is_tried {
-            thrift.note(shrinks);
+            thrift.note(shrinks.then_some(1));
         }
         is_tried
     }
