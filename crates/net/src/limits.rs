@@ -313,6 +313,10 @@ pub const QUIC_SOCKET_BYTES: usize = 4 << 20;
 /// The longest datagram of QUIC over the loopback: ten of them are sent with one call, of up to 64 KiB.
 pub const QUIC_LOCAL_DATAGRAM: u16 = 6_500;
 
+/// Bytes that are given to QUIC at a time. It copies them into memory of their own, for longer ones the system has to
+/// give pages each time.
+pub const QUIC_WRITE_BYTES: usize = 64 << 10;
+
 /// Time without a packet from the peer after which a QUIC connection is lost.
 pub const QUIC_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -22,7 +22,7 @@ use super::settings::bytes;
 use super::windows::Windows;
 use crate::limits::{
     QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, QUIC_SEND_WINDOW, QUIC_WINDOW_MIN, QUIC_WINDOW_SCARCE,
-    RECEIVE_SCRATCH_BYTES,
+    QUIC_WRITE_BYTES, RECEIVE_SCRATCH_BYTES,
 };
 use crate::lingering::linger;
 
@@ -174,7 +174,8 @@ impl Open {
     fn write(&mut self, slice: &[u8]) -> Result<usize, Failure> {
         let waker = self.writer.clone();
         let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
-        match Pin::new(&mut self.send).poll_write(cx, slice) {
+        let piece = slice.get(..QUIC_WRITE_BYTES).unwrap_or(slice);
+        match Pin::new(&mut self.send).poll_write(cx, piece) {
             Poll::Pending => Ok(0),
             Poll::Ready(written) => {
                 let count = written?;
