@@ -15,7 +15,7 @@ use frevo_net::limits::{
 };
 use frevo_net::quic::{
     AccessList, Allowance, Certificates, Clients, Connector, Decision, Fingerprint, Identity,
-    Issued, Listener, ServerTls, Trust, Verdict, Wanted, issue,
+    Issued, Listener, Port, ServerTls, Trust, Verdict, Wanted, issue,
 };
 use frevo_net::transport::{self, Dialer, Stream, Transport};
 use tokio::net::UdpSocket;
@@ -375,6 +375,50 @@ async fn fill(stream: &Stream) -> usize {
         sent += stream.try_write_vectored(&[IoSlice::new(&chunk)], false).unwrap_or(0);
     }
     sent
+}
+
+/// Carries datagrams with a delay, which no clock of the system measures.
+fn carry(from: Port, to: Port, delay: Duration) {
+    tokio::spawn(async move {
+        while from.sent().await {
+            while let Some(datagram) = from.take() {
+                let to = to.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    to.deliver(datagram);
+                });
+            }
+        }
+    });
+}
+
+/// With three requests of a logon, four round trips in all.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_takes_one_round_trip() {
+    const DELAY: Duration = Duration::from_millis(50);
+    let own = issue(&wanted("localhost", false), None).unwrap();
+    let [near, far] = [2, 1].map(|host| SocketAddr::from(([10, 0, 0, host], 443)));
+    let (client, server) = (Port::new(near, 1), Port::new(far, 2));
+    carry(client.clone(), server.clone(), DELAY);
+    carry(server.clone(), client.clone(), DELAY);
+    let listener = Listener::simulated(&server, anonymous(identity(&own))).unwrap();
+    tokio::spawn(async move {
+        let stream = Stream::Quic(Box::new(listener.accept().await.attach().unwrap()));
+        loop {
+            let request = read_exactly(&stream, 300).await;
+            write_all(&stream, &request).await;
+        }
+    });
+    let connector = Connector::new(Trust::Pinned(vec![own.fingerprint]), None).unwrap();
+    let start = tokio::time::Instant::now();
+    let connected = connector.connect_from(&client, far, "localhost").await.unwrap();
+    assert_eq!(start.elapsed(), DELAY * 2);
+    let stream = Stream::Quic(Box::new(connected));
+    for trips in 2..=4 {
+        write_all(&stream, &[7; 300]).await;
+        assert_eq!(read_exactly(&stream, 300).await, [7; 300]);
+        assert_eq!(start.elapsed(), DELAY * 2 * trips);
+    }
 }
 
 /// A connection is widened as far as its owner has memory for it.
