@@ -199,7 +199,7 @@ mod tests {
             let time = self.0;
             Box::pin(async move {
                 tokio::time::sleep(time).await;
-                Ok(vec![1])
+                Ok(vec![crate::KnownSnapshot::default()])
             })
         }
     }

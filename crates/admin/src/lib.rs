@@ -44,7 +44,9 @@ pub use cluster::{
 };
 pub use configuration::{ConfigurationState, RefusedReload, Reloaded, Reloading, UnservedShare};
 pub use quotas::{LimitedOwner, OwnerKind, QuotaSource};
-pub use snapshots::{Keeping, NotKept, ShadowCopy, ShareSnapshots, SnapshotAct, SnapshotKeeper};
+pub use snapshots::{
+    Keeping, KnownSnapshot, NotKept, ShadowCopy, ShareSnapshots, SnapshotAct, SnapshotKeeper,
+};
 pub use sockets::{Listening, Occupied};
 
 /// The levels of a program's log.

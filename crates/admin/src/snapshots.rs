@@ -13,8 +13,23 @@ pub trait SnapshotKeeper: Send + Sync {
     fn act(&self, act: SnapshotAct, by: &'static str) -> Keeping<'_>;
 }
 
-/// The end of an act: the seconds since 1970 of the snapshots that were listed, made or removed.
-pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<Vec<u64>, NotKept>> + Send + 'a>>;
+/// The end of an act: the snapshots that were listed, made, removed, kept or released.
+pub type Keeping<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<KnownSnapshot>, NotKept>> + Send + 'a>>;
+
+/// A snapshot that the server has made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KnownSnapshot {
+    /// Its time, in seconds since 1970.
+    pub snapshot: u64,
+    /// Its name.
+    pub name: String,
+    /// True if it stays whatever the schedule says.
+    pub kept: bool,
+    /// True if a client has had it made over MS-FSRVP, and has not deleted it.
+    pub shadow_copy: bool,
+}
 
 /// The reason why an act was not carried out, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +71,23 @@ pub enum SnapshotAct {
     Prune {
         /// The share.
         share: String,
+        /// True to list them alone.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Has one snapshot stay whatever the schedule says.
+    Keep {
+        /// The share.
+        share: String,
+        /// The snapshot, in seconds since 1970.
+        snapshot: u64,
+    },
+    /// Gives a snapshot that stays back to the schedule.
+    Release {
+        /// The share.
+        share: String,
+        /// The snapshot, in seconds since 1970.
+        snapshot: u64,
     },
 }
 
@@ -65,7 +97,9 @@ impl SnapshotAct {
         let (Self::List { share }
         | Self::Create { share }
         | Self::Remove { share, .. }
-        | Self::Prune { share }) = self;
+        | Self::Prune { share, .. }
+        | Self::Keep { share, .. }
+        | Self::Release { share, .. }) = self;
         share
     }
 }

@@ -33,6 +33,9 @@ pub(crate) const SHADOW_COPIES: &str = "shadow-copies";
 /// The folder of the journals of brakes, in a state directory.
 const BRAKE_JOURNALS: &str = "brake";
 
+/// The file of the snapshots that administrators keep, in a state directory.
+pub(crate) const KEPT_SNAPSHOTS: &str = "kept-snapshots";
+
 /// Where the configuration of a system's server is.
 pub(crate) const DEFAULT_CONFIG: &str = "/etc/frevo/frevo.toml";
 

@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use frevo_snapshots::Second;
 use harness::{PATIENCE, Said, Sandbox, Serving, free_port, said, text};
 use loops::Mounted;
 use serde_json::Value;
@@ -28,11 +29,16 @@ struct Site {
 
 impl Site {
     fn new(test: &str, schedule: &str) -> Option<Self> {
-        Self::with(test, schedule, &[])
+        Self::with(test, schedule, &[], |_| {})
     }
 
-    /// A site whose share has subvolumes in it.
-    fn with(test: &str, schedule: &str, nested: &[&str]) -> Option<Self> {
+    /// A site whose share has subvolumes in it, and what `prepare` puts there before the server starts.
+    fn with(
+        test: &str,
+        schedule: &str,
+        nested: &[&str],
+        prepare: impl FnOnce(&Path),
+    ) -> Option<Self> {
         let Some(mounted) = Mounted::new("btrfs", 256, &["-q"], "loop") else {
             println!("{test}: skipped, no btrfs can be mounted");
             return None;
@@ -43,8 +49,10 @@ impl Site {
             let made = Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(path).status();
             assert!(made.unwrap().success());
         }
+        prepare(&share);
         let (place, address) = (Sandbox::new(), format!("127.0.0.1:{}", free_port()));
         place.file("password", "secret", 0o600);
+        place.folder("plain");
         let mut site = Self { place, address, serving: None, share, _mounted: mounted };
         site.configure(schedule);
         let config = site.place.path("frevo.toml");
@@ -59,11 +67,13 @@ impl Site {
              [audit]\nfile = {:?}\n\
              [[share]]\nname = \"photos\"\npath = {share:?}\n\
              [share.snapshots]\nschedule = \"{schedule}\"\n\
+             [[share]]\nname = \"plain\"\npath = {plain:?}\n\
              [[user]]\nname = \"ann\"\npassword_file = {password:?}\n\
              [[user]]\nname = \"bob\"\npassword_file = {password:?}\n",
             self.address,
             text(&state),
             text(&self.place.path("audit.log")),
+            plain = text(&self.place.path("plain")),
             password = text(&self.place.path("password")),
         );
         self.place.file("frevo.toml", &config, 0o600);
@@ -84,10 +94,10 @@ impl Site {
         format!("smb://ann@{}/photos/{path}", self.address)
     }
 
-    /// The times of the server's snapshots.
+    /// The times of the server's snapshots, the newest first.
     fn list(&self) -> Vec<u64> {
         let said = self.admin(&["snapshots", "list", "photos", "--server", "--json"]);
-        serde_json::from_str(said.succeeds()).unwrap()
+        said.succeeds().lines().rev().map(|line| taken_of(line).since_1970()).collect()
     }
 
     /// Waits for the first snapshot of the schedule.
@@ -109,7 +119,7 @@ impl Site {
         loop {
             let said = self.admin(&["snapshots", "create", "photos", "--server", "--json"]);
             if said.code == 0 {
-                return serde_json::from_str::<Vec<u64>>(&said.out).unwrap()[0];
+                return taken_of(&said.out).since_1970();
             }
             assert!(said.err.contains("there is one of"), "{said:?}");
             assert!(began.elapsed() < PATIENCE, "{said:?}");
@@ -117,6 +127,16 @@ impl Site {
             std::thread::sleep(Duration::from_millis(500));
         }
     }
+}
+
+/// The time of a snapshot that is told as JSON.
+fn taken_of(line: &str) -> Second {
+    let object: Value = serde_json::from_str(line).unwrap();
+    let name = object["name"].as_str().unwrap();
+    assert_eq!(object["token"], name.replace("frevo-", "@GMT-"), "{object}");
+    let taken = Second::of_name(name).unwrap();
+    assert_eq!(object["time"], taken.to_rfc_3339(), "{object}");
+    taken
 }
 
 /// The entries of the folder of the snapshots, in order.
@@ -213,6 +233,13 @@ fn a_schedule_thins_and_leaves_strangers_alone() {
     );
     let second = site.create();
     assert_eq!(site.list(), [second, first]);
+    let dry = site.admin(&["snapshots", "prune", "photos", "--dry-run"]);
+    let name = Second::new(first).unwrap().to_name();
+    assert!(
+        dry.succeeds().starts_with(&name) && dry.out.ends_with(": would be removed\n"),
+        "{dry:?}"
+    );
+    assert_eq!((dry.out.lines().count(), site.list().len()), (1, 2), "{dry:?}");
     // Only the newest one of the month stays.
     let pruned = site.admin(&["snapshots", "prune", "photos", "--server"]);
     let list = site.list();
@@ -249,7 +276,10 @@ fn a_client_has_a_snapshot_made() {
     site.client(&["put", text(&old), &site.url("a.txt")]).succeeds();
     let url = |user: &str, share: &str| format!("smb://{user}@{}/{share}", site.address);
     let refused = site.client(&["snapshots", "create", &url("bob", "photos")]);
-    assert!(refused.code == 1 && refused.err.contains("Backup Operators"), "{refused:?}");
+    let named = format!("no shadow copy was made of {}", url("bob", "photos"));
+    refused.fails(1, &["Backup Operators", &named]);
+    let none = site.client(&["snapshots", "create", &url("ann", "plain")]);
+    none.fails(6, &["the server makes no snapshots of this share"]);
     let made = site.client(&["snapshots", "create", "--json", &url("ann", "photos")]);
     let made: Value = serde_json::from_str(made.succeeds()).unwrap();
     let (share, set) = (made["share"].as_str().unwrap(), made["set"].as_str().unwrap());
@@ -272,7 +302,8 @@ fn a_client_has_a_snapshot_made() {
     site.client(&["snapshots", "delete", &copy, set]).succeeds();
     assert_eq!(snapshots(&site.share).len(), 1);
     let gone = site.client(&["snapshots", "delete", &copy, set]);
-    assert!(gone.code == 6 && gone.err.contains("no such share or copy"), "{gone:?}");
+    let named = format!("the shadow copy was not deleted: {copy}");
+    gone.fails(6, &["no such share or copy", &named]);
     let none = site.client(&["snapshots", "create", &url("ann", "none")]);
     assert!(none.code == 6 && none.err.contains("no such share"), "{none:?}");
     let local = site.client(&["snapshots", "create", "photos"]);
@@ -295,12 +326,46 @@ fn one_snapshot_is_deleted() {
     let copy = site.client(&["snapshots", "create", &format!("smb://ann@{}/photos", site.address)]);
     copy.succeeds();
     let held = site.list().into_iter().find(|taken| *taken != second).unwrap();
-    let held = frevo_snapshots::Second::new(held).unwrap().to_name();
+    let held = Second::new(held).unwrap().to_name();
     delete(&held).fails(1, &["it is a shadow copy"]);
     assert_eq!(site.list().len(), 2);
     let create = |share: &str| site.admin(&["snapshots", "create", share, "--server"]);
     create("nosuch").fails(6, &["serves no share \"nosuch\""]);
+    create("plain").fails(6, &["makes no snapshots of \"plain\""]);
     site.admin(&["snapshots", "list", "smb://ann@box/photos"]).fails(2, &["frevo snapshots URL"]);
+}
+
+/// A kept snapshot is told, stays whatever the schedule says, and goes by no mistake.
+#[test]
+fn a_kept_snapshot_stays() {
+    let Some(mut site) = Site::new("a_kept_snapshot_stays", "monthly keep 1") else { return };
+    let first = Second::new(site.first()[0]).unwrap();
+    let mark =
+        |site: &Site, verb: &str, name: &str| site.admin(&["snapshots", verb, "photos", name]);
+    let name = first.to_name();
+    assert_eq!(mark(&site, "keep", &name).succeeds(), format!("{name}  {first}: kept\n"));
+    mark(&site, "keep", "frevo-2020.01.01-00.00.00").fails(6, &["there is no such snapshot"]);
+    let second = site.create();
+    let config = site.place.path("frevo.toml");
+    // The mark outlives the server.
+    site.serving.take().unwrap().stop();
+    site.serving = Some(site.place.serve(&["--config", text(&config)]));
+    site.admin(&["snapshots", "prune", "photos"]).succeeds();
+    assert_eq!(site.list(), [second, first.since_1970()]);
+    let listed = site.admin(&["snapshots", "list", "photos"]);
+    assert!(listed.succeeds().starts_with(&format!("{name}  {first}: kept\n")), "{listed:?}");
+    let delete = site.admin(&["snapshots", "delete", "photos", &name, "--server"]);
+    delete.fails(1, &["it is kept; `frevo snapshots release` gives it back"]);
+    assert!(mark(&site, "release", &name).succeeds().ends_with(": released\n"));
+    site.admin(&["snapshots", "prune", "photos"]).succeeds();
+    assert_eq!(site.list(), [second]);
+    let audit = fs::read_to_string(site.place.path("audit.log")).unwrap();
+    for change in ["keep", "release"] {
+        let lines = audit.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let of = |line: &Value| line["change"] == change && line["snapshot"] == *name;
+        let found: Vec<Value> = lines.filter(of).collect();
+        assert!(found.len() == 1 && found[0]["by"] == "admin socket", "{change}: {audit}");
+    }
 }
 
 /// A file that was removed is found in the snapshots that have it.
@@ -328,7 +393,7 @@ fn versions_of_a_removed_file_are_found() {
 #[test]
 fn subvolumes_in_a_share_are_told_and_refused_for_shadow_copies() {
     let test = "subvolumes_in_a_share_are_told_and_refused_for_shadow_copies";
-    let Some(site) = Site::with(test, "none", &["inner"]) else { return };
+    let Some(site) = Site::with(test, "none", &["inner"], |_| {}) else { return };
     let config = site.place.path("frevo.toml");
     let checked = site.place.run(&["check", "-c", text(&config)]);
     checked.succeeds();
@@ -343,6 +408,41 @@ fn subvolumes_in_a_share_are_told_and_refused_for_shadow_copies() {
     assert_eq!(snapshots(&site.share).len(), 1);
 }
 
+/// Snapshots have nothing of file systems that are mounted in the share either.
+#[test]
+fn file_systems_in_a_share_are_told_and_refused_for_shadow_copies() {
+    let test = "file_systems_in_a_share_are_told_and_refused_for_shadow_copies";
+    let mount = |share: &Path| {
+        let inner = share.join("inner");
+        fs::create_dir(&inner).unwrap();
+        let done = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&inner).status();
+        assert!(done.unwrap().success());
+    };
+    let Some(site) = Site::with(test, "none", &[], mount) else { return };
+    let _inner = Unmounted(site.share.join("inner"));
+    let sentence = "snapshots lack what is in the file systems that are mounted in it";
+    let config = site.place.path("frevo.toml");
+    let checked = site.place.run(&["check", "-c", text(&config)]);
+    checked.succeeds();
+    assert!(checked.err.contains(sentence), "{checked:?}");
+    let status = site.admin(&["status"]);
+    assert!(status.succeeds().contains(&format!("snapshots of photos: {sentence}")), "{status:?}");
+    let made = site.client(&["snapshots", "create", &format!("smb://ann@{}/photos", site.address)]);
+    made.fails(6, &["makes no snapshots of this share"]);
+    site.create();
+    assert_eq!(snapshots(&site.share).len(), 1);
+}
+
+/// A mount that ends with the test.
+struct Unmounted(PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        // The file system around it is unmounted as well, and says so if it cannot be.
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 /// Where a folder can have no snapshots, `keep_deleted` is a recycle bin, and says so.
 #[test]
 fn a_folder_without_snapshots_keeps_deleted_files_in_its_bin() {
@@ -353,15 +453,17 @@ fn a_folder_without_snapshots_keeps_deleted_files_in_its_bin() {
     let (place, address) = (Sandbox::new(), format!("127.0.0.1:{}", free_port()));
     let config = format!(
         "[server]\nlisten = [\"{address}\"]\nstate_dir = {:?}\ndiscovery = \"off\"\n\
-         [[share]]\nname = \"photos\"\npath = {:?}\nkeep_deleted = \"3 days\"\n",
+         [[share]]\nname = \"photos\"\npath = {:?}\nkeep_deleted = \"3 days\"\n\
+         [[user]]\nname = \"ann\"\npassword_file = {:?}\n",
         text(&place.path("state")),
         text(share.path()),
+        text(&place.file("password", "secret", 0o600)),
     );
     let config = place.file("frevo.toml", &config, 0o600);
     let checked = place.run(&["check", "-c", text(&config)]);
-    let said = format!("{}{}", checked.out, checked.err);
-    assert!(checked.code == 0 && said.contains("its recycle bin alone keeps"), "{checked:?}");
-    assert!(said.contains("frevo.toml:8: warning"), "the key is named: {checked:?}");
+    let told = format!("{}{}", checked.out, checked.err);
+    assert!(checked.code == 0 && told.contains("its recycle bin alone keeps"), "{checked:?}");
+    assert!(told.contains("frevo.toml:8: warning"), "the key is named: {checked:?}");
     let serving = place.serve(&["--config", text(&config)]);
     let socket = place.path("state/admin.sock");
     let status = place.run(&["status", "--socket", text(&socket)]);
@@ -369,6 +471,17 @@ fn a_folder_without_snapshots_keeps_deleted_files_in_its_bin() {
         status.succeeds().contains("snapshots of photos: no snapshots can be made"),
         "{status:?}"
     );
+    let client = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        said(command.env("FREVO_PASSWORD", "secret").output().unwrap())
+    };
+    let url = format!("smb://ann@{address}/photos/a.txt");
+    let file = place.file("a.txt", "a", 0o600);
+    client(&["put", text(&file), &url]).succeeds();
+    client(&["rm", &url]).succeeds();
+    // A look in snapshots is told of the bin.
+    let bin = format!("may be in smb://ann@{address}/photos/.recycle");
+    client(&["restore", "--as-of", "now", &url]).fails(6, &["has no snapshots", &bin]);
     let said = serving.stop();
     assert!(said.err.contains("the recycle bin alone keeps deleted files"), "{said:?}");
 }
@@ -429,7 +542,7 @@ fn each_snapshot_has_what_was_answered() {
             let before = answered.load(Ordering::Acquire);
             let taken = site.create();
             let after = answered.load(Ordering::Acquire);
-            let name = frevo_snapshots::Second::new(taken).unwrap().to_name();
+            let name = Second::new(taken).unwrap().to_name();
             let kept = fs::read(site.share.join(".frevo-snapshots").join(name).join("records"));
             let kept = kept.unwrap_or_default();
             let count = kept.len().div_ceil(RECORD) as u64;

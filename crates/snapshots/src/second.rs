@@ -57,6 +57,12 @@ impl Second {
         alloc::format!("frevo-{year:04}.{month:02}.{day:02}-{hour:02}.{minute:02}.{second:02}")
     }
 
+    /// Returns the time for programs, such as 2026-11-30T02:00:00Z.
+    pub fn to_rfc_3339(self) -> String {
+        let shown = alloc::format!("{self}");
+        shown.replacen(' ', "T", 1).replacen(" UTC", "Z", 1)
+    }
+
     /// Returns the days since 1970.
     pub(crate) const fn days(self) -> u64 {
         self.0.div_euclid(DAY_SECONDS)
@@ -152,6 +158,7 @@ mod tests {
             assert_eq!(Second::of_name(name), Some(second));
         }
         assert_eq!(Second::new(951_827_696).unwrap().to_string(), "2000-02-29 12:34:56 UTC");
+        assert_eq!(Second::new(951_827_696).unwrap().to_rfc_3339(), "2000-02-29T12:34:56Z");
         assert_eq!(Second::new(Second::LAST + 1), None);
     }
 

@@ -65,8 +65,8 @@ runs, 6 this server is no node of a cluster";
 const SNAPSHOTS_HELP: &str = "\
 With a URL this lists the tokens of the snapshots in which there is the file or directory; \
 `create` has the server make one that stays and is a share of its own until `delete` (MS-FSRVP; for \
-Administrators and Backup Operators). With --server, and for `list` and `prune`, the commands are about the snapshots that this \
-machine's server makes of a share with [share.snapshots].
+Administrators and Backup Operators). With --server, and for `list`, `prune`, `keep` and `release`, the commands are \
+about the snapshots that this machine's server makes of a share with [share.snapshots].
 
 Exit codes: 0 ok, 1 failed, 2 usage, 4 authentication, 5 cannot connect or no server runs, 6 not \
 found, or the server makes no snapshots";
@@ -169,9 +169,13 @@ pub(crate) enum SnapshotsVerb {
     /// Delete a snapshot that `create` has made of a share of another machine; with --server any one
     Delete(Box<SnapshotDeletion>),
     /// Remove the snapshots that the schedule of a share does not keep
-    Prune(SnapshotsOfShare),
+    Prune(SnapshotPruning),
     /// List the snapshots that the server has made of a share
     List(SnapshotsOfShare),
+    /// Have a snapshot stay, whatever the schedule says
+    Keep(SnapshotOfShare),
+    /// Give a snapshot that `keep` has named back to the schedule
+    Release(SnapshotOfShare),
 }
 
 /// `frevo snapshots create`
@@ -239,6 +243,28 @@ pub(crate) struct SnapshotsOfShare {
 
     #[command(flatten)]
     pub(crate) place: ServerPlace,
+}
+
+/// `frevo snapshots prune`
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotPruning {
+    #[command(flatten)]
+    pub(crate) of: SnapshotsOfShare,
+
+    /// List the snapshots that would be removed
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A snapshot of a share of this machine's server.
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotOfShare {
+    #[command(flatten)]
+    pub(crate) of: SnapshotsOfShare,
+
+    /// The snapshot, as `list` names it
+    #[arg(value_name = "SNAPSHOT")]
+    pub(crate) snapshot: String,
 }
 
 /// `frevo opens`

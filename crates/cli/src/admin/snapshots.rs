@@ -1,9 +1,10 @@
 //! `frevo snapshots create`, `delete`, `prune` and `list`: the snapshots that this machine's server makes.
 
-use frevo_admin::{ShareSnapshots, SnapshotAct};
+use frevo_admin::{KnownSnapshot, ShareSnapshots, SnapshotAct};
 use frevo_snapshots::Second;
+use serde_json::json;
 
-use super::arguments::{ServerPlace, SnapshotsArguments, SnapshotsOfShare, SnapshotsVerb};
+use super::arguments::{ServerPlace, SnapshotOfShare, SnapshotsArguments, SnapshotsVerb};
 use super::socket::ask;
 use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
@@ -46,7 +47,6 @@ fn second_of(name: &str) -> Result<Second, Failure> {
 }
 
 pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
-    let act = |of: &SnapshotsOfShare, act: fn(String) -> SnapshotAct| act(of.share.clone());
     match &arguments.verb {
         Some(SnapshotsVerb::Create(of)) => {
             let place = of.own.place(of.connection.json);
@@ -57,18 +57,31 @@ pub(super) async fn run(arguments: &SnapshotsArguments) -> Done {
             let act = SnapshotAct::Remove { share: of.share.clone(), snapshot };
             tell(&of.own.place(of.connection.json), &act, "removed").await
         }
-        Some(SnapshotsVerb::Prune(of)) => {
-            let act = act(of, |share| SnapshotAct::Prune { share });
-            tell(&of.place, &act, "removed").await
+        Some(SnapshotsVerb::Prune(pruning)) => {
+            let (share, dry_run) = (pruning.of.share.clone(), pruning.dry_run);
+            let done = if dry_run { "would be removed" } else { "removed" };
+            tell(&pruning.of.place, &SnapshotAct::Prune { share, dry_run }, done).await
         }
         Some(SnapshotsVerb::List(of)) => {
-            tell(&of.place, &act(of, |share| SnapshotAct::List { share }), "").await
+            tell(&of.place, &SnapshotAct::List { share: of.share.clone() }, "").await
+        }
+        Some(SnapshotsVerb::Keep(of)) => {
+            mark(of, |share, snapshot| SnapshotAct::Keep { share, snapshot }).await
+        }
+        Some(SnapshotsVerb::Release(of)) => {
+            mark(of, |share, snapshot| SnapshotAct::Release { share, snapshot }).await
         }
         None => {
-            let text = "name a file or directory, or create, delete, prune or list";
+            let text = "name a file or directory, or create, delete, prune, list, keep or release";
             Err(Failure::new(Exit::Usage, text))
         }
     }
+}
+
+async fn mark(named: &SnapshotOfShare, act: fn(String, u64) -> SnapshotAct) -> Done {
+    let act = act(named.of.share.clone(), second_of(&named.snapshot)?.since_1970());
+    let is_kept = matches!(act, SnapshotAct::Keep { .. });
+    tell(&named.of.place, &act, if is_kept { "" } else { "released" }).await
 }
 
 /// Has the server act, and prints the snapshots, the oldest first.
@@ -84,15 +97,36 @@ async fn tell(place: &ServerPlace, act: &SnapshotAct, done: &str) -> Done {
     let exit = |exit| if exit == Exit::Usage { Exit::Failed } else { exit };
     let answer = ask(place, "/snapshots", Some(&body)).await;
     let answer = answer.map_err(|failure| Failure { exit: exit(failure.exit), ..failure })?;
-    if place.json {
-        return print(&[&answer[..], b"\n"].concat());
-    }
-    let mut snapshots: Vec<u64> = serde_json::from_slice(&answer).map_err(makes_no_sense())?;
-    snapshots.sort_unstable();
-    let end = if done.is_empty() { String::new() } else { format!(": {done}") };
-    let line = |taken: Second| format!("{}  {taken}{end}\n", taken.to_name());
-    let lines: String = snapshots.into_iter().filter_map(Second::new).map(line).collect();
-    print(lines.as_bytes())
+    let mut snapshots: Vec<KnownSnapshot> =
+        serde_json::from_slice(&answer).map_err(makes_no_sense())?;
+    snapshots.sort_unstable_by_key(|one| one.snapshot);
+    let lines = snapshots.iter().filter_map(|one| {
+        let taken = Second::new(one.snapshot)?;
+        Some(if place.json { in_json(one, taken) } else { for_people(one, taken, done) })
+    });
+    print(lines.collect::<String>().as_bytes())
+}
+
+/// The line of a snapshot with what was done, or what it is.
+fn for_people(one: &KnownSnapshot, taken: Second, done: &str) -> String {
+    let is = match (done, one.kept, one.shadow_copy) {
+        ("", true, _) => "kept",
+        ("", _, true) => "shadow copy",
+        (done, _, _) => done,
+    };
+    let end = if is.is_empty() { String::new() } else { format!(": {is}") };
+    format!("{}  {taken}{end}\n", taken.to_name())
+}
+
+/// The same for scripts, with the token and the time as `frevo snapshots URL` has them.
+fn in_json(one: &KnownSnapshot, taken: Second) -> String {
+    let name = taken.to_name();
+    let token = name.replacen("frevo-", "@GMT-", 1);
+    let object = json!({
+        "name": name, "token": token, "time": taken.to_rfc_3339(),
+        "kept": one.kept, "shadow_copy": one.shadow_copy,
+    });
+    format!("{object}\n")
 }
 
 /// The lines of `frevo status` about snapshots.
@@ -160,6 +194,29 @@ fn shadow_copies(shares: &[ShareSnapshots]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_snapshot_is_a_line() {
+        let taken = Second::new(951_827_696).unwrap();
+        let one = |kept, shadow_copy| KnownSnapshot {
+            snapshot: 951_827_696,
+            name: taken.to_name(),
+            kept,
+            shadow_copy,
+        };
+        let line = "frevo-2000.02.29-12.34.56  2000-02-29 12:34:56 UTC";
+        assert_eq!(for_people(&one(false, false), taken, ""), format!("{line}\n"));
+        assert_eq!(for_people(&one(true, false), taken, ""), format!("{line}: kept\n"));
+        assert_eq!(for_people(&one(false, true), taken, ""), format!("{line}: shadow copy\n"));
+        assert_eq!(for_people(&one(true, false), taken, "removed"), format!("{line}: removed\n"));
+        let object: serde_json::Value =
+            serde_json::from_str(&in_json(&one(true, false), taken)).unwrap();
+        let wanted = json!({
+            "name": "frevo-2000.02.29-12.34.56", "token": "@GMT-2000.02.29-12.34.56",
+            "time": "2000-02-29T12:34:56Z", "kept": true, "shadow_copy": false,
+        });
+        assert_eq!(object, wanted);
+    }
 
     #[test]
     fn the_snapshots_of_shares_are_shown() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use frevo_admin::{Keeping, NotKept, ShareSnapshots, SnapshotAct, SnapshotKeeper};
+use frevo_admin::{Keeping, KnownSnapshot, NotKept, ShareSnapshots, SnapshotAct, SnapshotKeeper};
 use frevo_snapshots::Schedule;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -13,7 +13,11 @@ use super::listed::Listed;
 /// A wish for the thread that makes snapshots.
 pub(super) enum Asked {
     /// An act of an administrator.
-    Act { act: SnapshotAct, by: &'static str, answer: oneshot::Sender<Result<Vec<u64>, NotKept>> },
+    Act {
+        act: SnapshotAct,
+        by: &'static str,
+        answer: oneshot::Sender<Result<Vec<KnownSnapshot>, NotKept>>,
+    },
     /// The rules of a new configuration for the shares that have snapshots.
     Rules(Vec<KeepingRules>),
     /// An act for a client of MS-FSRVP.

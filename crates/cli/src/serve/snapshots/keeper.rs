@@ -1,27 +1,29 @@
 //! The thread that makes snapshots when they are due, removes those that the schedules do not keep, and does
 //! what administrators ask for.
 
+mod answers;
 mod shadow_copies;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use frevo_admin::{NotKept, ShareSnapshots, SnapshotAct};
+use frevo_admin::ShareSnapshots;
 use frevo_server::Server;
 use frevo_server::audit::{Event, Kind};
 use frevo_snapshot_hands::{Hands, SnapshotFault};
 use frevo_snapshots::limits::LISTED;
 use frevo_snapshots::{Schedule, Second};
 use frevo_wire::Status;
-use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
 use super::for_admin::{Asked, ForAdmin};
+use super::marks::Marks;
 use super::places::FoundPlace;
 
 /// Time between two looks at the clock, which may have been set.
@@ -42,9 +44,11 @@ const LIST: &str = "list";
 const CREATE: &str = "create";
 const REMOVE: &str = "remove";
 
-/// The reason why no snapshots are removed where nobody knows which of them are shadow copies.
+/// The reasons why no snapshots are removed: nobody knows which of them are shadow copies, or kept.
 const UNKNOWN_COPIES: &str =
     "the file of the shadow copies cannot be read, so no snapshots are removed; see the log";
+const UNKNOWN_MARKS: &str =
+    "the file of the kept snapshots cannot be read, so no snapshots are removed; see the log";
 
 /// An act that failed. It is the share's fault until that act succeeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,7 @@ struct Failed {
 #[derive(Debug)]
 pub(super) struct KeptShare {
     name: String,
+    folder: PathBuf,
     /// True if `keep_deleted` asks for the snapshots.
     is_optional: bool,
     provider: Option<String>,
@@ -69,9 +74,10 @@ pub(super) struct KeptShare {
     existing: Vec<Second>,
     /// Those of `existing` that are shadow copies of MS-FSRVP: the schedule does not see them.
     held: BTreeSet<Second>,
-    /// False if the file of the shadow copies cannot be read: then any snapshot may be one, and none is
-    /// removed.
-    knows_held: bool,
+    /// Those that administrators keep.
+    kept: BTreeSet<Second>,
+    /// The reason why none is removed: any snapshot may be a shadow copy, or kept.
+    removes_none: Option<&'static str>,
     /// Shadow copies that could not be removed, which is tried again.
     unwanted: BTreeSet<Second>,
     /// The moment until which that waits.
@@ -110,14 +116,16 @@ impl KeptShare {
     ) -> Self {
         Self {
             name: found.share.clone(),
+            folder: found.folder.clone(),
             is_optional: found.is_optional,
             provider: found.place.as_ref().ok().map(|place| place.kind().to_string()),
             lacks: found.lacks.clone(),
             at,
             schedule: Some(found.schedule.clone()),
             existing: Vec::new(),
-            knows_held: held.is_some(),
+            removes_none: held.is_none().then_some(UNKNOWN_COPIES),
             held: held.unwrap_or_default(),
+            kept: BTreeSet::new(),
             unwanted: BTreeSet::new(),
             unwanted_wait: None,
             gone: BTreeSet::new(),
@@ -179,6 +187,7 @@ pub(super) struct Keeper {
     /// None without a share that has a place.
     hands: Option<Hands>,
     server: Server,
+    marks: Marks,
     views: Arc<Mutex<Vec<ShareSnapshots>>>,
 }
 
@@ -191,7 +200,18 @@ fn now() -> Option<Second> {
 }
 
 impl Keeper {
-    pub(super) fn new(shares: Vec<KeptShare>, hands: Option<Hands>, server: Server) -> Self {
+    pub(super) fn new(
+        mut shares: Vec<KeptShare>,
+        hands: Option<Hands>,
+        server: Server,
+        marks: Marks,
+    ) -> Self {
+        for share in &mut shares {
+            share.kept = marks.of(&share.name, &share.folder);
+            if !marks.are_known() {
+                share.removes_none = Some(UNKNOWN_MARKS);
+            }
+        }
         let views = now().map(|now| shares.iter().map(|share| share.view(now)).collect());
         for share in &shares {
             if let Some(lacks) = &share.lacks {
@@ -210,7 +230,8 @@ impl Keeper {
                     "no snapshots of the share are made: {}", why.unwrap_or_default()),
             }
         }
-        Self { shares, hands, server, views: Arc::new(Mutex::new(views.unwrap_or_default())) }
+        let views = Arc::new(Mutex::new(views.unwrap_or_default()));
+        Self { shares, hands, server, marks, views }
     }
 
     /// Starts the thread. It goes on until the process ends.
@@ -327,14 +348,15 @@ impl Keeper {
         end
     }
 
-    /// The snapshots that the schedule does not keep, but for those that could not be removed.
+    /// The snapshots that neither the schedule nor an administrator keeps, but for those that could not be removed.
     fn surplus(&self, at: usize, now: Second) -> Vec<Second> {
         let Some(share) = self.shares.get(at) else { return Vec::new() };
-        let Some(schedule) = share.schedule.as_ref().filter(|_| share.knows_held) else {
+        let Some(schedule) = share.schedule.as_ref().filter(|_| share.removes_none.is_none())
+        else {
             return Vec::new();
         };
         let mut surplus = schedule.surplus(&share.scheduled(), now);
-        surplus.retain(|taken| !share.stuck.contains(taken));
+        surplus.retain(|taken| !share.stuck.contains(taken) && !share.kept.contains(taken));
         surplus
     }
 
@@ -498,82 +520,6 @@ impl Keeper {
                 let _ = answer.send(end);
             }
         }
-    }
-
-    /// Returns the place of a share in the list, also of one of which the configuration has no snapshots made
-    /// any more.
-    fn known_place_of(&self, name: &str) -> Result<usize, String> {
-        let wanted = fold_name(name);
-        let at = self.shares.iter().position(|share| fold_name(&share.name) == wanted);
-        let is_it = |share: &String| fold_name(share) == wanted;
-        at.ok_or_else(|| match self.server.disk_shares().iter().any(is_it) {
-            true => format!(
-                "the server makes no snapshots of {name:?}, which has neither [share.snapshots] nor keep_deleted"
-            ),
-            false => format!("the server serves no share {name:?}"),
-        })
-    }
-
-    /// Returns the place of a share in the list, of which the configuration has snapshots made.
-    fn place_of(&self, name: &str) -> Result<usize, String> {
-        let at = self.known_place_of(name)?;
-        if self.shares.get(at).is_some_and(|share| share.schedule.is_none()) {
-            return Err(String::from(
-                "the configuration has no snapshots of this folder any more; restart frevo after a change of \
-                 a share's folder",
-            ));
-        }
-        Ok(at)
-    }
-
-    /// The snapshot that an administrator names, unless it is a shadow copy, which has a share and a set.
-    fn removable(&self, at: usize, taken: u64) -> Result<Second, NotKept> {
-        let failed = |why: &str| NotKept::Failed(why.to_owned());
-        let share = self.shares.get(at);
-        let has = |taken: &Second| share.is_some_and(|share| share.existing.contains(taken));
-        let Some(taken) = Second::new(taken).filter(has) else {
-            let why = "there is no such snapshot; `frevo snapshots list` lists those of the share";
-            return Err(NotKept::NoSuch(why.to_owned()));
-        };
-        match share {
-            Some(share) if !share.knows_held => Err(failed(UNKNOWN_COPIES)),
-            Some(share) if share.held.contains(&taken) => Err(failed(
-                "it is a shadow copy; `frevo snapshots delete URL SET` deletes it with its share",
-            )),
-            _ => Ok(taken),
-        }
-    }
-
-    fn answer(&mut self, act: &SnapshotAct, by: &'static str) -> Result<Vec<u64>, NotKept> {
-        let at = self.place_of(act.share()).map_err(NotKept::NoSuch)?;
-        if let Some(share) = self.shares.get(at).filter(|share| share.at.is_none()) {
-            return Err(NotKept::NoSuch(share.why().unwrap_or_default().to_owned()));
-        }
-        self.list(at)?;
-        let now = now().ok_or_else(|| String::from("the clock of this machine is wrong"))?;
-        let done = match act {
-            SnapshotAct::List { .. } => {
-                self.shares.get(at).map(|share| share.existing.clone()).unwrap_or_default()
-            }
-            SnapshotAct::Create { .. } => {
-                self.create(at, now, by)?;
-                vec![now]
-            }
-            SnapshotAct::Remove { snapshot, .. } => {
-                let taken = self.removable(at, *snapshot)?;
-                self.remove(at, taken, by)?;
-                vec![taken]
-            }
-            SnapshotAct::Prune { .. } if self.shares.get(at).is_some_and(|one| !one.knows_held) => {
-                return Err(NotKept::Failed(UNKNOWN_COPIES.to_owned()));
-            }
-            SnapshotAct::Prune { .. } => {
-                let surplus = self.surplus(at, now);
-                self.remove_all(at, &surplus, by)?;
-                surplus
-            }
-        };
-        Ok(done.into_iter().map(Second::since_1970).collect())
     }
 
     /// Shows the state to the admin interface.

@@ -7,6 +7,7 @@
 mod for_admin;
 mod keeper;
 mod listed;
+mod marks;
 mod places;
 mod shadow_copies;
 
@@ -26,6 +27,7 @@ use crate::state;
 
 use self::for_admin::{ForAdmin, KeepingRules};
 use self::keeper::{Keeper, KeptShare};
+use self::marks::Marks;
 pub(crate) use self::places::{FoundPlace, find};
 use self::shadow_copies::{Supported, SupportedShare};
 
@@ -38,8 +40,8 @@ pub(super) struct Prepared {
     offered: Vec<String>,
     /// The shares of which clients can have shadow copies made.
     supported: Supported,
-    /// The file of the shadow copies. None for a server that keeps no state.
-    file: Option<PathBuf>,
+    /// The state directory. None for a server that keeps no state.
+    state: Option<PathBuf>,
     /// Sentences about rights that are lacking.
     lacking: Vec<String>,
 }
@@ -72,10 +74,10 @@ pub(super) fn prepare(plan: &mut Plan) -> Option<Prepared> {
     let offered: Vec<String> =
         found.iter().filter(is_whole).map(|found| found.share.clone()).collect();
     let names = supported(&found, &plan.config, &offered);
-    let file = plan.has_state.then(|| state::dir_of(&plan.config).join(state::SHADOW_COPIES));
+    let state = plan.has_state.then(|| state::dir_of(&plan.config));
     let supported = Arc::new(Mutex::new(names));
     let lacking = lacking_rights(&found).map(|(_, why)| why).collect();
-    (!found.is_empty()).then_some(Prepared { started, found, offered, supported, file, lacking })
+    (!found.is_empty()).then_some(Prepared { started, found, offered, supported, state, lacking })
 }
 
 /// The places for which this process lacks a right, each with a sentence.
@@ -120,8 +122,10 @@ impl Prepared {
     /// Starts the thread that makes snapshots, after the confinement.
     pub(super) fn start(self, server: &Server) -> Result<Snapshots, Failure> {
         let mut places = 0..;
+        let file = self.state.as_ref().map(|state| state.join(state::SHADOW_COPIES));
+        let marks = self.state.as_ref().map(|state| state.join(state::KEPT_SNAPSHOTS));
         // None without a file that can be read.
-        let sets = match &self.file {
+        let sets = match &file {
             Some(file) => shadow_copies::read(file),
             None => Some(ShadowCopySets::default()),
         };
@@ -133,11 +137,11 @@ impl Prepared {
         for why in &self.lacking {
             tracing::warn!(target: "frevo::snapshot", "{why}");
         }
-        let keeper =
-            Keeper::new(shares.collect(), self.started.map(Started::hands), server.clone());
+        let hands = self.started.map(Started::hands);
+        let keeper = Keeper::new(shares.collect(), hands, server.clone(), Marks::read(marks));
         let keeper =
             keeper.start().map_err(Failure::failed("cannot start the thread of snapshots"))?;
-        if let (Some(file), Some(sets)) = (&self.file, sets) {
+        if let (Some(file), Some(sets)) = (&file, sets) {
             let listed = keeper.listed();
             listed.note(&sets);
             let hands = shadow_copies::Hands::new(keeper.wishes(), file, &self.supported, listed);

@@ -59,7 +59,8 @@ impl Keeper {
     fn expire(&mut self, at: usize, taken: Second) -> Result<(), String> {
         let is_kept = |share: &KeptShare| {
             let is_thinned = !share.schedule.as_ref().is_some_and(Schedule::is_none);
-            is_thinned || share.held.contains(&taken)
+            let is_meant = share.held.contains(&taken) || share.kept.contains(&taken);
+            is_thinned || is_meant || share.removes_none.is_some()
         };
         if self.shares.get(at).is_none_or(is_kept) {
             return Ok(());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use frevo_admin::{NotKept, SnapshotAct};
 use frevo_server::{UserList, vfs};
 use frevo_snapshot_hands::{SetUp, ShareSetUp, SnapshotPlace};
 use loops::Mounted;
@@ -46,7 +47,9 @@ impl Site {
             .build()
             .unwrap();
         let hands = Some(Hands::within(set_up).unwrap());
-        Some(Self { keeper: Keeper::new(vec![kept], hands, server), share, _mounted: mounted })
+        let marks = Marks::read(Some(mounted.path().join("kept-snapshots")));
+        let keeper = Keeper::new(vec![kept], hands, server, marks);
+        Some(Self { keeper, share, _mounted: mounted })
     }
 
     fn copy(&mut self, copy: &ShadowCopy) -> Result<u64, String> {
@@ -113,6 +116,52 @@ fn copies_that_are_left_belong_to_the_schedule() {
     site.release(one);
     site.release(two);
     site.keeper.tick();
+    assert_eq!(site.count(), 1);
+}
+
+/// A copy that a client has left, and that an administrator keeps, is none of those that expire.
+#[test]
+fn copies_that_are_left_and_kept_do_not_expire() {
+    let Some(mut site) = Site::new("none") else { return };
+    let taken = site.create();
+    let keep = SnapshotAct::Keep { share: String::from("photos"), snapshot: taken };
+    let refused = site.keeper.answer(&keep, "ann").unwrap_err();
+    assert!(matches!(&refused, NotKept::Failed(why) if why.contains("shadow copy")), "{refused:?}");
+    site.release(taken);
+    assert!(site.keeper.answer(&keep, "ann").unwrap()[0].kept);
+    site.expire(taken);
+    assert_eq!(site.count(), 1);
+    let release = SnapshotAct::Release { share: String::from("photos"), snapshot: taken };
+    assert!(!site.keeper.answer(&release, "ann").unwrap()[0].kept);
+    site.expire(taken);
+    assert_eq!(site.count(), 0);
+}
+
+/// While nobody knows which snapshots are kept, none is removed.
+#[test]
+fn nothing_is_removed_while_marks_are_unknown() {
+    let Some(mut site) = Site::new("monthly keep 1") else { return };
+    let now = now().unwrap();
+    for ago in [9, 6, 3] {
+        let taken = Second::new(now.since_1970() - ago).unwrap();
+        site.keeper.create(0, taken, "ann").unwrap();
+    }
+    for share in &mut site.keeper.shares {
+        share.removes_none = Some(UNKNOWN_MARKS);
+    }
+    let prune = |dry_run| SnapshotAct::Prune { share: String::from("photos"), dry_run };
+    let removal =
+        SnapshotAct::Remove { share: String::from("photos"), snapshot: now.since_1970() - 9 };
+    for act in [prune(false), prune(true), removal] {
+        let refused = site.keeper.answer(&act, "ann").unwrap_err();
+        assert!(matches!(&refused, NotKept::Failed(why) if why == UNKNOWN_MARKS), "{refused:?}");
+    }
+    site.keeper.tick();
+    assert_eq!(site.count(), 3);
+    site.keeper.shares[0].removes_none = None;
+    let listed = site.keeper.answer(&prune(true), "ann").unwrap();
+    assert_eq!((listed.len(), site.count()), (2, 3));
+    assert_eq!(site.keeper.answer(&prune(false), "ann").unwrap(), listed);
     assert_eq!(site.count(), 1);
 }
 
