@@ -146,7 +146,7 @@ def fetch(groups):
     """Fetches, and builds, what others have made and these groups use: all at once, since it comes from the network."""
     names = first_parts(groups)
     fetches = []
-    uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade", "shadow-copies/under-load"}
+    uses_fsx = {"client/mount", "cluster/programs", "cluster/upgrade", "shadow-copies/under-load", "shadow-copies/lvm"}
     if names & {"cifs", "rdma"} or any(g.name in uses_fsx for g in groups):
         fetches.append(fsx)
     python = {"attacks", "clients", "crossing", "dfs", "differential", "disks", "guests", "import", "kerberos", "rpc"}

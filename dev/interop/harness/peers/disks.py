@@ -19,7 +19,8 @@ class GuestServer:
     address, port = "198.18.0.2", 445
     share, share2, user, user2, password = "share", "share2", "smbuser", "smbuser2", "Passw0rd"
 
-    def __init__(self, ctx, disks, acting):
+    def __init__(self, ctx, disks, acting, more=(), seconds=600):
+        """`acting`: files are used as whoever has logged on; `more` are further arguments of with-frevo."""
         self.kind, self.jobs, self.log = ctx.server.kind, ctx.work / "jobs", ctx.log
         self.jobs.mkdir()
         (self.jobs / "up").touch()
@@ -37,6 +38,7 @@ class GuestServer:
                 "-x",
                 "offered",
                 *(["-u", "-A", "smbuser2"] if acting else []),
+                *more,
             ]
         else:
             serve = ["with-samba", *([] if acting else ["-s", "force user = root"])]
@@ -49,7 +51,7 @@ class GuestServer:
                 "-m",
                 "1024M",
                 "-t",
-                "600",
+                str(seconds),
                 "--",
                 HERE / "guest-disks",
                 self.jobs,
@@ -79,6 +81,22 @@ class GuestServer:
             "LC_ALL": "C.UTF-8",
         }
 
+    def run(self, script, timeout=60):
+        """Runs a script in the guest; returns what it says. Raises Failure if it fails."""
+        number = 1 + sum(1 for job in self.jobs.iterdir() if job.suffix == ".rc")
+        draft, status = self.jobs / "draft", self.jobs / f"{number}.rc"
+        draft.write_text(script)
+        draft.rename(self.jobs / str(number))
+        end = time.monotonic() + timeout
+        while not (status.exists() and status.read_text().endswith("\n")):
+            if time.monotonic() > end:
+                raise Failure(f"no end in the guest: {script}")
+            time.sleep(0.05)
+        said = (self.jobs / f"{number}.out").read_text()
+        if status.read_text().strip() != "0":
+            raise Failure(f"{script}: {said[-200:]}")
+        return said
+
     def end(self):
         (self.jobs / "up").unlink(missing_ok=True)
         try:
@@ -89,11 +107,11 @@ class GuestServer:
 
 
 @contextlib.contextmanager
-def guest(ctx, disks, acting=False):
+def guest(ctx, disks, acting=False, **more):
     """Runs the group's server in a guest; one row checks that it is alive at the end."""
     before, served = ctx.server, None
     try:
-        ctx.server = served = GuestServer(ctx, disks, acting)
+        ctx.server = served = GuestServer(ctx, disks, acting, **more)
         yield
     finally:
         if served:

@@ -8,10 +8,12 @@ import shutil
 import sqlite3
 import subprocess
 import threading
+import time
 
 from ..model import Failure, Skip, group
 from ..servers import Server
-from .mount.fixture import mounted, no_fuse
+from .disks import guest, missing
+from .mount.fixture import mounted, no_fuse, until
 from .mount.workloads import FSX
 from .rpc import run_suite
 
@@ -43,9 +45,14 @@ class Btrfs:
         if self.folder and os.path.ismount(self.folder):
             subprocess.run(["umount", "--lazy", self.folder], check=False)
 
-    def snapshots(self):
+    def snapshots(self, _ctx=None):
         folder = self.folder / ".frevo-snapshots"
         return sorted(os.listdir(folder)) if folder.exists() else []
+
+    def fetch(self, ctx, copy):
+        """Returns the folder of the snapshot that a client has made as `copy`."""
+        (name,) = self.snapshots()
+        return self.folder / ".frevo-snapshots" / name
 
     def subvolumes(self):
         """Returns the number of snapshots, wherever they are."""
@@ -263,42 +270,97 @@ def under_load(ctx):
     rounds = int(os.environ.get("SNAPSHOT_ROUNDS", "100" if ctx.full else "5"))
     program = os.environ["FREVO_CLIENT"]
     with ctx.check("server-alive"), serving(ctx) as disk:
-        server = ctx.server
-        url = f"smb://{ADMINISTRATOR}@{server.address}:{server.port}/{SHARE}"
-        mount = f"smb://{server.user}@{server.address}:{server.port}/{SHARE}"
-        with ctx.check("rounds"), mounted(ctx, url=mount) as folder:
-            database, fsx = Database(folder / "database"), Fsx(ctx, folder)
-            database.start()
-            fsx.start()
-            try:
-                one_by_one(ctx, program, url, disk, database, fsx, rounds)
-            finally:
-                for worker in (database, fsx):
-                    worker.is_over.set()
-                    worker.join(timeout=120)
-            if fault := database.fault or fsx.fault:
-                raise Failure(str(fault))
+        with ctx.check("rounds"):
+            beside_programs(ctx, program, SHARE, disk, rounds)
+
+
+def beside_programs(ctx, program, share, disk, rounds):
+    """Makes snapshots of a share beside SQLite and fsx in a mount of it."""
+    server = ctx.server
+    url = f"smb://{ADMINISTRATOR}@{server.address}:{server.port}/{share}"
+    mount = f"smb://{server.user}@{server.address}:{server.port}/{share}"
+    with mounted(ctx, f"mounted-{share}", url=mount) as folder:
+        database, fsx = Database(folder / "database"), Fsx(ctx, folder)
+        database.start()
+        fsx.start()
+        try:
+            until("a transaction", lambda: database.committed or database.fault)
+            one_by_one(ctx, program, url, disk, database, fsx, rounds)
+        finally:
+            for worker in (database, fsx):
+                worker.is_over.set()
+                worker.join(timeout=120)
+        if fault := database.fault or fsx.fault:
+            raise Failure(str(fault))
 
 
 def one_by_one(ctx, program, url, disk, database, fsx, rounds):
-    env = {"FREVO_PASSWORD": ctx.server.password}
+    env, share = {"FREVO_PASSWORD": ctx.server.password}, url.rsplit("/", 1)[1]
     for at in range(rounds):
         before = database.committed
         status, output = ctx.command(program, "snapshots", "create", url, "--json", env=env)
         after = database.committed
         if status:
             raise Failure(f"round {at}: {output}")
-        (name,) = disk.snapshots()
-        snapshot = disk.folder / ".frevo-snapshots" / name
-        count = rows_of(snapshot, ctx.work / "database") if before else 0
+        made = json.loads(output)
+        copy = url.removesuffix(share) + made["share"]
+        snapshot = disk.fetch(ctx, copy)
+        count = rows_of(snapshot, ctx.work / "database")
         # One transaction may be under way.
-        if before and not before <= count <= after + 1:
+        if not before <= count <= after + 1:
             raise Failure(f"round {at}: {count} rows, of {before} before and {after} after")
         if fault := database.fault or fsx.fault:
             raise Failure(f"round {at}: {fault}")
         ctx.log.write(f"round {at}: {before} <= {count} <= {after} + 1; fsx run {fsx.runs}\n")
-        made = json.loads(output)
-        copy = url.removesuffix(SHARE) + made["share"]
         status, output = ctx.command(program, "snapshots", "delete", copy, made["set"], env=env)
-        if status or disk.snapshots():
-            raise Failure(f"round {at}: {output} {disk.snapshots()}")
+        left = disk.snapshots(ctx)
+        if status or left:
+            raise Failure(f"round {at}: {output} {left}")
+
+
+class ThinVolume:
+    """A thin volume of LVM in a guest, whose snapshots are read by their clients."""
+
+    # The server keeps a snapshot open for a second after its last use, and LVM removes none that is open.
+    CLOSED_AFTER = 2
+
+    def __init__(self, name):
+        self.name = name
+
+    def snapshots(self, ctx):
+        said = ctx.server.run(f"lvs --noheadings -o lv_name {self.name}")
+        return [name for name in said.split() if "-frevo-" in name]
+
+    def fetch(self, ctx, copy):
+        place = ctx.work / "fetched"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        env = {"FREVO_PASSWORD": ctx.server.password}
+        status, output = ctx.command(os.environ["FREVO_CLIENT"], "get", f"{copy}/database*", place, env=env)
+        if status:
+            raise Failure(output)
+        time.sleep(self.CLOSED_AFTER)
+        return place
+
+
+@group("shadow-copies/lvm", full_only=True, seconds=900)
+def lvm(ctx):
+    """The same on thin volumes of LVM, with ext4 and with XFS, of a server in a guest."""
+    if ctx.server.kind != "frevo":
+        return ctx.add("server", "skip", 0.0, "the run against Frevo has these")
+    if reason := no_fuse():
+        return ctx.add("mounted", "skip", 0.0, reason)
+    if missing(ctx):
+        return None
+    rounds = int(os.environ.get("SNAPSHOT_ROUNDS", "100"))
+    disks = ["thin-ext4", "thin-xfs"]
+    with guest(ctx, disks, more=["-r"], seconds=120 + 30 * rounds * len(disks)):
+        told = ctx.server.jobs / "missing"
+        for disk in disks:
+            with ctx.check(disk):
+                # A kernel without a device mapper, or a host without LVM's programs.
+                lacking = told.read_text().splitlines() if told.exists() else []
+                if reason := next((line for line in lacking if line.startswith(disk)), None):
+                    raise Skip(reason)
+                beside_programs(ctx, os.environ["FREVO_CLIENT"], disk, ThinVolume(disk), rounds)
+    return None
