@@ -32,7 +32,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let weight = if self.is_fault { "" } else { "warning: " };
         match &self.place {
             (name, Some(line)) => format!("{name}:{line}: {weight}{}", self.text),

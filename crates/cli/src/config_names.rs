@@ -1,5 +1,7 @@
 //! Users and groups that a configuration names, looked up in the account file and on the host.
 
+use std::path::Path;
+
 use frevo_auth::AccountFile;
 use frevo_config::{Config, RunAsChoice, ShareSection, Who, nearest};
 use frevo_wire::dtyp::Sid;
@@ -7,6 +9,9 @@ use frevo_wire::fscc::fold_name;
 
 use crate::check::{Finding, known_users, place_of_administrators};
 use crate::config_sources::Sources;
+use crate::console::tell;
+use crate::exit::Done;
+use crate::{accounts, state};
 
 /// Accounts that are looked up on the host for a share with `run_as = "user"`.
 const LOOKED_UP: usize = 1_000;
@@ -60,6 +65,26 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         }
     }
     findings
+}
+
+/// Makes a change to a configuration, and tells the users and groups that it names and that there are not: they
+/// may be made later.
+pub(crate) fn telling(config: &Path, change: impl FnOnce() -> Done) -> Done {
+    // A change may mend the fault for which there is no configuration before it.
+    let before = of_file(config).unwrap_or_default();
+    change()?;
+    let after = of_file(config).unwrap_or_default();
+    let is_new = |found: &&Finding| !before.iter().any(|old| old.text == found.text);
+    after.iter().filter(is_new).for_each(|found| tell(found.shown()));
+    Ok(())
+}
+
+/// Those of a configuration and its account file, if both can be read.
+fn of_file(config: &Path) -> Option<Vec<Finding>> {
+    let sources = Sources::read(config).ok()?;
+    let config = sources.config().ok()?;
+    let file = accounts::read(&state::users_file_of(&config)).ok()?;
+    Some(find(&config, &file, &sources))
 }
 
 /// True when the section calls `allow` by its other name.

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "traces")]
         Command::SendTraces { address } => serve::send_traces::run(*address),
         Command::User(user) => user::run(user),
-        Command::Share(shares) => shares::run(shares),
+        Command::Share(shares) => config_names::telling(shares.config(), || shares::run(shares)),
         Command::Namespace(namespaces) => namespaces::run(namespaces),
         Command::Quota(quota) => quota::run(quota),
         Command::Undo(undo) => undo::run(undo),

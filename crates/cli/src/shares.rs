@@ -79,6 +79,13 @@ enum Change {
     },
 }
 
+impl Shares {
+    /// Returns the configuration.
+    pub(crate) fn config(&self) -> &Path {
+        &self.config
+    }
+}
+
 pub(crate) fn run(shares: &Shares) -> Done {
     let config = &shares.config;
     match &shares.command {

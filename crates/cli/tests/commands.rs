@@ -154,6 +154,14 @@ fn a_good_configuration_is_ok() {
     assert!(check.succeeds().ends_with("frevo.toml: ok (1 share, 2 users)\n"), "{check:?}");
     assert_eq!(check.err, "");
 
+    let rate = "[[rate]]\nname = \"slow\"\nusers = [\"ann\", \"nosuch\"]\nread = \"1M\"\n";
+    let file = place.file("frevo.toml", &(config.clone() + rate), 0o644);
+    let check = place.run(&["check", "-c", text(&file)]);
+    check.succeeds();
+    let line = config.lines().count() + 2;
+    let warning = format!("frevo.toml:{line}: warning: the limit of rate slow: users: there is no");
+    assert!(check.err.contains(&warning) && !check.err.contains("ann"), "{check:?}");
+
     let odd =
         config.replace("\"bob\"", "\"bop\"").replace("[server]", "[server]\nsigning = \"offered\"");
     let file = place.file("frevo.toml", &odd, 0o644);
@@ -308,7 +316,10 @@ fn shares_are_added_changed_listed_and_removed() {
         + "allow = [\"ann\", \"@staff\"]\ncomment = \"all of them\"\n";
     assert_eq!(read(), wanted);
     assert_eq!(fs::metadata(place.path("frevo.toml")).unwrap().mode() & 0o7777, 0o640);
-    share(&["add", "music", "music", "time_machine=true", "max_file_size=1G"]).succeeds();
+    let added = share(&["add", "music", "music", "time_machine=true", "max_file_size=1G"]);
+    added.succeeds();
+    // A server that runs is confined to the folders of its start.
+    assert!(added.err.contains("systemctl restart frevo applies the change"), "{added:?}");
     let added = format!(
         "\n[[share]]\nname = \"music\"\npath = \"{}\"\ntime_machine = true\nmax_file_size = \"1G\"\n",
         music.display()
@@ -332,7 +343,17 @@ fn shares_are_added_changed_listed_and_removed() {
     assert_eq!(read(), wanted.clone() + &added);
     share(&["set", "music", "time_machine=", "max_file_size="]).succeeds();
     assert!(!read().contains("time_machine") && !read().contains("1G"), "{}", read());
+    let told = share(&["set", "music", "allow=nobody-of-that-name"]);
+    told.succeeds();
+    assert!(told.err.contains("share music: allow: there is no account nobody-of"), "{told:?}");
     share(&["rm", "MUSIC"]).succeeds();
+    assert_eq!(read(), wanted);
+    place.folder("photos/new");
+    let below = share(&["add", "new", "photos/new", "allow=@no-group-of-that-name"]);
+    below.succeeds();
+    assert!(below.err.contains("systemctl reload frevo applies the change"), "{below:?}");
+    assert!(below.err.contains("has a group no-group-of-that-name"), "{below:?}");
+    share(&["rm", "new"]).succeeds();
     assert_eq!(read(), wanted);
     // The share `b` is defined in a further file, so the change goes to that file.
     let further = format!("[[share]]\nname = \"b\"\npath = \"{}\"\n", music.display());

@@ -481,6 +481,22 @@ fn a_share_elsewhere_waits_for_a_restart() {
     assert_eq!(confined.server.stop().code, 0);
 }
 
+/// A folder that was missing at the start is out of reach for a reload, whatever its rights say.
+#[test]
+fn a_folder_made_after_the_start_needs_a_restart() {
+    let place = world();
+    if !has_landlock(&place) {
+        return;
+    }
+    config(&place, &format!("[[share]]\nname = \"later\"\npath = {:?}\n", place.path("later")));
+    let confined = serve(&place);
+    fs::create_dir(place.path("later")).unwrap();
+    confined.server.signal("-HUP");
+    confined.logs("was made, or its disk mounted, after frevo was started");
+    assert!(!confined.log().contains("cannot be read by the user"), "{}", confined.log());
+    assert_eq!(confined.server.stop().code, 0);
+}
+
 /// The list of mounts is out of reach, and known all the same: what the server remembers of files
 /// depends on the kind of their file system.
 #[test]

@@ -37,6 +37,7 @@ mod reading;
 mod recycle;
 mod rpc;
 mod schema;
+mod sections;
 mod server_limits;
 mod share;
 mod site;

@@ -12,6 +12,7 @@ use super::limits::{
 };
 use super::names::Who;
 use super::parsed;
+use super::sections::has_key;
 use super::values::{EachChoice, Size};
 
 /// `[[rate]]`
@@ -63,6 +64,17 @@ impl RateSection {
             if index == RATES {
                 fault(format!("there are more than {RATES} limits of rate"));
             }
+            // A key with a fault is left out, and told already.
+            let limits = ["read", "write", "operations"];
+            let is_set = |keys: &[&str]| has_key(text, one.name.span().start, keys);
+            if !is_set(&limits) && !is_set(&["weight"]) {
+                fault(format!(
+                    "the limit of rate {name} limits nothing: set read, write, operations or weight"
+                ));
+            }
+            if !is_set(&limits) && one.each.is_some() {
+                fault(format!("{name}: each needs read, write or operations"));
+            }
             one.numbers().into_iter().for_each(&mut fault);
             faults.extend(one.faults_of_keys(shares, text));
         }
@@ -73,15 +85,6 @@ impl RateSection {
     fn numbers(&self) -> Vec<String> {
         let name = self.name.get_ref();
         let mut wrong = Vec::new();
-        let limits = [self.read.is_some(), self.write.is_some(), self.operations.is_some()];
-        if limits == [false; 3] && self.weight.is_none() {
-            wrong.push(format!(
-                "the limit of rate {name} limits nothing: set read, write, operations or weight"
-            ));
-        }
-        if limits == [false; 3] && self.each.is_some() {
-            wrong.push(format!("{name}: each needs read, write or operations"));
-        }
         if self.operations == Some(0) {
             wrong.push(format!("{name}: operations must be at least 1"));
         }
@@ -161,6 +164,8 @@ mod tests {
             ("operations = 1\nburst_milliseconds = 10001", "line 5: a: burst_milliseconds must be"),
             ("operations = 1\nshares = [\"dat\"]", "line 7: the limit of rate a: no share dat"),
             ("operations = 1\nread = \"fast\"", "line 7: \"fast\" is not a size"),
+            ("operations = \"100\"", "line 6: `operations` must be a whole number"),
+            ("write = \"fast\"\neach = \"user\"", "line 6: \"fast\" is not a size"),
             (second, "line 8: a second limit of rate is called a"),
             (&format!("operations = 1\n{}", many.concat()), "line 305: there are more than 100"),
         ] {

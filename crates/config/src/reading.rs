@@ -12,6 +12,7 @@ use super::limits;
 use super::quic::QuicSection;
 use super::rpc::RpcSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
+use super::sections::{is_header, key_of, lines_of};
 use super::server_limits::LimitsSection;
 use super::traces::TracesSection;
 
@@ -184,28 +185,6 @@ fn take_out(text: &mut String, span: &Range<usize>, is_table: bool) -> Option<St
     let blanks: String = old.bytes().map(blank).collect();
     text.replace_range(start..end, &blanks);
     Some(key)
-}
-
-/// The lines of a text, each with its line break.
-fn lines_of(text: &str) -> impl Iterator<Item = Range<usize>> {
-    text.split_inclusive('\n').scan(0, |start, line| {
-        let range = *start..*start + line.len();
-        *start = range.end;
-        Some(range)
-    })
-}
-
-fn is_header(line: &str) -> bool {
-    line.trim_start().starts_with('[') && line.trim_end().ends_with(']')
-        || line.trim_start().starts_with("[[")
-}
-
-/// The key of a line that has one.
-fn key_of(line: &str) -> Option<String> {
-    let (key, _) = line.split_once('=')?;
-    let key = key.trim().trim_matches('"');
-    let is_key = key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
-    (is_key && !key.is_empty()).then(|| key.to_owned())
 }
 
 /// A key of which a later text may have another value.

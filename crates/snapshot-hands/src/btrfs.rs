@@ -21,9 +21,9 @@ pub(crate) struct Btrfs {
 /// The mount option by which the owner of a snapshot may remove it.
 pub(crate) const REMOVING_ALLOWED: &str = "user_subvol_rm_allowed";
 
-/// The right to remove snapshots.
-pub(crate) const RIGHT_TO_REMOVE: &str = "to remove one takes CAP_SYS_ADMIN (contrib/frevo-snapshots.conf for the unit of \
-    systemd) or the mount option user_subvol_rm_allowed";
+/// The place of the rights of the unit of systemd.
+pub(crate) const DROP_IN: &str = "the unit of systemd has it with frevo-snapshots.conf, in contrib/ or \
+    /usr/share/doc/frevo/examples/";
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -106,13 +106,18 @@ impl Btrfs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let what = format!("cannot remove the snapshot {} of", at.to_name());
-                Err(self.fault(&what, format!("{error}; {RIGHT_TO_REMOVE}")))
+                Err(self.fault(&what, format!("{error}; {}", right_to_remove())))
             }
             done => done.map_err(|error| {
                 self.fault(&format!("cannot remove the snapshot {} of", at.to_name()), error)
             }),
         }
     }
+}
+
+/// The right to remove snapshots.
+pub(crate) fn right_to_remove() -> String {
+    format!("to remove one takes CAP_SYS_ADMIN ({DROP_IN}) or the mount option {REMOVING_ALLOWED}")
 }
 
 /// Returns a sentence about subvolumes in a share, which are empty folders in snapshots of it. None without any, and

@@ -199,13 +199,13 @@ impl SnapshotPlace {
                 let is_allowed = |mount: Mount| mount.has_option(btrfs::REMOVING_ALLOWED);
                 let may_remove = || has_right() || Mount::of(share).is_ok_and(is_allowed);
                 let what = "snapshots can be made, but none removed";
-                (!may_remove()).then(|| format!("{self}: {what}: {}", btrfs::RIGHT_TO_REMOVE))
+                (!may_remove()).then(|| format!("{self}: {what}: {}", btrfs::right_to_remove()))
             }
             // The rights of `zfs allow` are those of users.
             Self::Zfs { .. } => None,
             Self::Lvm { .. } => (!has_right()).then(|| {
                 let what = "no snapshots can be made: that takes CAP_SYS_ADMIN";
-                format!("{self}: {what} (contrib/frevo-snapshots.conf for the unit of systemd)")
+                format!("{self}: {what} ({})", btrfs::DROP_IN)
             }),
         }
     }

@@ -10,6 +10,7 @@ use frevo_posix::{Case, ModeAttributes, NtAcls, PosixOptions, PosixVfs, Streams}
 use frevo_server::folders::ShareFolder;
 use frevo_server::share::UserFolders;
 use frevo_store::Vfs;
+use rustix::fs::{Access, AtFlags, CWD};
 
 const fn streams(choice: StreamsChoice) -> Streams {
     match choice {
@@ -157,9 +158,13 @@ pub(crate) struct FolderFault {
 
 #[derive(Debug)]
 enum Why {
-    Missing { near: Option<PathBuf> },
+    Missing {
+        near: Option<PathBuf>,
+    },
     NotAFolder,
     Forbidden,
+    /// The rights of files allow it, and the confinement of this process does not.
+    Confined,
     Other(io::Error),
 }
 
@@ -168,6 +173,8 @@ impl Why {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Missing { near: near(path) },
             io::ErrorKind::NotADirectory => Self::NotAFolder,
+            // access(2) knows nothing of Landlock.
+            io::ErrorKind::PermissionDenied if may_read(path) => Self::Confined,
             io::ErrorKind::PermissionDenied => Self::Forbidden,
             _ => Self::Other(error),
         }
@@ -196,12 +203,23 @@ impl fmt::Display for FolderFault {
                  search permission (rx) on the folder, and search permission (x) on all folders \
                  above it"
             ),
+            Why::Confined => write!(
+                f,
+                "{path} was made, or its disk mounted, after frevo was started, and frevo is confined \
+                 to the folders of its start; restart frevo to serve it"
+            ),
             Why::Other(error) => write!(f, "{path} cannot be shared: {error}"),
         }
     }
 }
 
 impl std::error::Error for FolderFault {}
+
+/// True if the rights of files let this process read a folder.
+fn may_read(path: &Path) -> bool {
+    let access = Access::READ_OK | Access::EXEC_OK;
+    rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+}
 
 /// A folder that exists and is called nearly so.
 fn near(path: &Path) -> Option<PathBuf> {

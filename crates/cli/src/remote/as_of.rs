@@ -12,7 +12,8 @@ use super::failures::in_order;
 use super::filter::parse_when;
 use super::location::{Location, Url, folder};
 use super::logon::failed;
-use super::{output, spelling};
+use super::output::time_to_the_second;
+use super::spelling;
 use crate::console::tell;
 use crate::exit::{Exit, Failure};
 
@@ -21,7 +22,7 @@ use crate::exit::{Exit, Failure};
 #[command(next_help_heading = "Snapshots")]
 pub(crate) struct AsOf {
     /// Read the files as they were at a time, from the newest snapshot of that time
-    /// or before: a date such as 2026-11-22 or 2026-11-22T10:00, or an age such as 36h
+    /// or before: a date such as 2026-11-22 or 2026-11-22T10:00, an age such as 36h, or now
     #[arg(long, value_name = "WHEN", value_parser = parse_when)]
     pub(crate) as_of: Option<SystemTime>,
 }
@@ -98,7 +99,13 @@ pub(crate) async fn url_last_at(
     url: &Url,
     when: SystemTime,
 ) -> Result<Url, Failure> {
-    let Chosen { moment, mut all } = choose(connection, url, when, false).await?;
+    let chosen = match choose(connection, url, when, false).await {
+        Err(failure) if failure.exit == Exit::NotFound => {
+            return Err(with_bin(connection, url, failure).await);
+        }
+        chosen => chosen?,
+    };
+    let Chosen { moment, mut all } = chosen;
     if literal_part(&url.path) != url.path {
         return Ok(told(connection, url, moment));
     }
@@ -106,9 +113,29 @@ pub(crate) async fn url_last_at(
     match having(connection, url, all, 1).await?.first() {
         Some(moment) => Ok(told(connection, url, *moment)),
         None => {
-            let text = format!("no snapshot of {} or before has {url}", output::time(when));
-            Err(Failure::new(Exit::NotFound, text).of("find", url))
+            let text = format!("no snapshot of {} or before has {url}", time_to_the_second(when));
+            let failure = Failure::new(Exit::NotFound, text).of("find", url);
+            Err(with_bin(connection, url, failure).await)
         }
+    }
+}
+
+/// The folder of recycle bins, unless a server has another name for it.
+const BIN: &str = ".recycle";
+
+/// A failure to find a file in snapshots, with the recycle bin that may have it.
+async fn with_bin(connection: &Connection, url: &Url, failure: Failure) -> Failure {
+    let bin = url.at(BIN);
+    let has_bin = async {
+        let (share, place) = connection.reach(&bin).await.ok()?;
+        share.metadata(&place.path).await.ok()
+    };
+    match has_bin.await {
+        Some(_) => {
+            let message = format!("{}; a file that was deleted may be in {bin}", failure.message);
+            Failure { message, ..failure }
+        }
+        None => failure,
     }
 }
 
@@ -163,7 +190,7 @@ async fn has(connection: &Connection, url: &Url, moment: Moment) -> Result<bool,
 /// Returns `url` in a snapshot, and tells which.
 fn told(connection: &Connection, url: &Url, moment: Moment) -> Url {
     if !connection.json {
-        let shown = output::time(system_time(moment));
+        let shown = time_to_the_second(system_time(moment));
         tell(format_args!("{url}: as it was in the snapshot {moment} ({shown})"));
     }
     url.in_snapshot(moment)
@@ -237,8 +264,8 @@ fn none(url: &Url, when: SystemTime, all: &[Moment]) -> Failure {
         None => format!("{url} has no snapshots on the server"),
         Some(oldest) => format!(
             "{url} has no snapshot of {} or before; the oldest one is {oldest} ({})",
-            output::time(when),
-            output::time(system_time(*oldest))
+            time_to_the_second(when),
+            time_to_the_second(system_time(*oldest))
         ),
     };
     Failure::new(Exit::NotFound, text).of("find", url)

@@ -76,6 +76,15 @@ pub(crate) fn time(time: SystemTime) -> String {
         .map_or_else(|_| String::from("-"), |zoned| zoned.strftime(format).to_string())
 }
 
+/// A time with its seconds, for messages in which two times of a minute can meet.
+pub(crate) fn time_to_the_second(time: SystemTime) -> String {
+    let (zone, is_utc) = zone();
+    let format = if is_utc { "%Y-%m-%d %H:%M:%SZ" } else { "%Y-%m-%d %H:%M:%S" };
+    jiff::Timestamp::try_from(time)
+        .map(|stamp| stamp.to_zoned(zone))
+        .map_or_else(|_| String::from("-"), |zoned| zoned.strftime(format).to_string())
+}
+
 /// `2026-11-22 01:20:07.25 +01:00`, in the local time zone.
 pub(crate) fn full_time(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map(|stamp| stamp.to_zoned(zone().0)).map_or_else(

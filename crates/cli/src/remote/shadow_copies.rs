@@ -1,5 +1,7 @@
 //! `snapshots create` and `delete` of a share of another machine: shadow copies by MS-FSRVP.
 
+use std::io::ErrorKind;
+
 use serde_json::json;
 
 use super::connection_options::Connection;
@@ -38,7 +40,12 @@ fn whole_share(url: &Url) -> Result<&str, Failure> {
 pub(super) async fn create(connection: &Connection, url: &Url) -> Done {
     let share = whole_share(url)?;
     let session = connection.log_on(url).await?;
-    let made = session.create_shadow_copy(share).await.map_err(failed);
+    let made = session.create_shadow_copy(share).await.map_err(|error| {
+        // A server that makes no snapshots of the share has none to be found.
+        let makes_none = error.kind() == ErrorKind::Unsupported;
+        let failure = failed(error);
+        if makes_none { Failure { exit: Exit::NotFound, ..failure } } else { failure }
+    });
     let copy = made.map_err(|failure| named("no shadow copy was made of", url, failure))?;
     if connection.json {
         line(json!({
