@@ -12,6 +12,7 @@ CHECKS = [
     "audit-journald",
     "audit-syslog",
     "reloads",
+    "reload-fails",
     "as-user",
     "stops",
     "audit-syslogd",
