@@ -123,8 +123,9 @@ impl Keeper {
                 self.shares.get(at).map(|share| share.existing.clone()).unwrap_or_default()
             }
             SnapshotAct::Create { .. } => {
-                self.create(at, now, by)?;
-                vec![now]
+                let taken = self.free_second(at)?;
+                self.create(at, taken, by)?;
+                vec![taken]
             }
             SnapshotAct::Remove { snapshot, .. } => {
                 let taken = self.removable(at, *snapshot)?;

@@ -123,7 +123,7 @@ impl Keeper {
     }
 
     /// Waits for a second in which the share has no snapshot yet.
-    fn free_second(&self, at: usize) -> Result<Second, String> {
+    pub(super) fn free_second(&self, at: usize) -> Result<Second, String> {
         for _ in 0..LOOKS_FOR_SECOND {
             let second = now().ok_or("the clock of this machine is wrong")?;
             let is_free = |share: &KeptShare| {
