@@ -1,6 +1,6 @@
 //! Measures how long it takes to make, list and remove snapshots beside programs that write, and how long
-//! these wait: `snapshot_times FOLDER [ROUNDS [WRITERS]]`, with a subvolume of btrfs. The program btrfs(8) makes one
-//! in turn with this one, for comparison.
+//! these wait, with a snapshot being made and without: `snapshot_times FOLDER [ROUNDS [WRITERS]]`, with a subvolume of
+//! btrfs. The program btrfs(8) makes one in turn with this one, for comparison.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program for measuring")]
 
 use std::io::{Seek as _, Write as _};
@@ -16,6 +16,32 @@ const WRITE: usize = 64 << 10;
 /// Writes after which a writer has its file on the disk, and begins at its start again.
 const SYNC: u32 = 64;
 
+/// A call of a writer, or a snapshot that is made.
+#[derive(Clone, Copy)]
+struct Span {
+    begun: Instant,
+    took: Duration,
+}
+
+impl Span {
+    fn of(act: impl FnOnce()) -> Self {
+        let begun = Instant::now();
+        act();
+        Self { begun, took: begun.elapsed() }
+    }
+
+    fn is_beside(&self, other: &Self) -> bool {
+        self.begun < other.begun + other.took && other.begun < self.begun + self.took
+    }
+}
+
+/// The calls of a writer.
+#[derive(Default)]
+struct Calls {
+    writes: Vec<Span>,
+    syncs: Vec<Span>,
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().unwrap();
@@ -29,7 +55,7 @@ fn main() {
         Hands::within(SetUp { shares: vec![share], mounts: "/var/lib/frevo/snapshots".into() })
             .unwrap();
     let is_over = AtomicBool::new(false);
-    let (mut creations, mut peers, mut waits) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut creations, mut peers, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     let peer = folder.join("snapshot-of-btrfs");
     let seconds = |round: u64| Second::new(1_000_000_000 + round).unwrap();
     std::thread::scope(|threads| {
@@ -42,41 +68,51 @@ fn main() {
             })
             .collect();
         for round in 0..rounds {
-            let begun = Instant::now();
-            hands.create(0, seconds(round)).unwrap();
-            creations.push(begun.elapsed());
+            creations.push(Span::of(|| hands.create(0, seconds(round)).unwrap()));
             std::thread::sleep(Duration::from_millis(20));
-            peers.push(timed(|| btrfs(&["snapshot", "-r"], &[folder, &peer])));
+            peers.push(Span::of(|| btrfs(&["snapshot", "-r"], &[folder, &peer])));
             btrfs(&["delete"], &[&peer]);
-            std::thread::sleep(Duration::from_millis(20));
+            // A time of its own without snapshots.
+            std::thread::sleep(Duration::from_millis(200));
         }
         is_over.store(true, Ordering::Release);
-        waits = writing.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        calls = writing.into_iter().map(|thread| thread.join().unwrap()).collect();
     });
-    shown("create", &mut creations);
-    shown("create by btrfs(8)", &mut peers);
-    shown("write of 64 KiB", &mut waits);
-    let mut lists: Vec<_> = (0..20).map(|_| timed(|| drop(hands.list(0).unwrap()))).collect();
-    shown(&format!("list of {}", hands.list(0).unwrap().len()), &mut lists);
-    let mut removals: Vec<_> =
-        (0..rounds).map(|round| timed(|| hands.remove(0, seconds(round)).unwrap())).collect();
-    shown("remove", &mut removals);
+    shown("create", &creations);
+    shown("create by btrfs(8)", &peers);
+    let (writes, syncs): (Vec<_>, Vec<_>) =
+        calls.into_iter().map(|calls| (calls.writes, calls.syncs)).unzip();
+    for (what, spans) in [("write of 64 KiB", writes.concat()), ("fdatasync", syncs.concat())] {
+        let is_beside = |span: &Span| creations.iter().any(|creation| span.is_beside(creation));
+        let is_alone =
+            |span: &Span| !is_beside(span) && !peers.iter().any(|peer| span.is_beside(peer));
+        let chosen = |is: &dyn Fn(&Span) -> bool| -> Vec<Span> {
+            spans.iter().copied().filter(is).collect()
+        };
+        shown(&format!("{what} beside a creation"), &chosen(&is_beside));
+        shown(&format!("{what} without one"), &chosen(&is_alone));
+    }
+    let lists: Vec<_> = (0..20).map(|_| Span::of(|| drop(hands.list(0).unwrap()))).collect();
+    shown(&format!("list of {}", hands.list(0).unwrap().len()), &lists);
+    let removals: Vec<_> =
+        (0..rounds).map(|round| Span::of(|| hands.remove(0, seconds(round)).unwrap())).collect();
+    shown("remove", &removals);
 }
 
-/// Writes until it is over. Returns the time of each write.
-fn write(folder: &Path, number: u64, is_over: &AtomicBool) -> Vec<Duration> {
+/// Writes until it is over. Returns the calls.
+fn write(folder: &Path, number: u64, is_over: &AtomicBool) -> Calls {
     let path = folder.join(format!("writer{number}"));
     let mut file = std::fs::File::create(&path).unwrap();
-    let (data, mut times) = (vec![7; WRITE], Vec::new());
+    let (data, mut calls) = (vec![7; WRITE], Calls::default());
     while !is_over.load(Ordering::Acquire) {
         for _ in 0..SYNC {
-            times.push(timed(|| file.write_all(&data).unwrap()));
+            calls.writes.push(Span::of(|| file.write_all(&data).unwrap()));
         }
-        file.sync_data().unwrap();
+        calls.syncs.push(Span::of(|| file.sync_data().unwrap()));
         file.rewind().unwrap();
     }
     std::fs::remove_file(path).unwrap();
-    times
+    calls
 }
 
 /// Runs the program of btrfs.
@@ -85,19 +121,15 @@ fn btrfs(verb: &[&str], paths: &[&Path]) {
     assert!(command.args(["-q", "subvolume"]).args(verb).args(paths).status().unwrap().success());
 }
 
-fn timed(act: impl FnOnce()) -> Duration {
-    let begun = Instant::now();
-    act();
-    begun.elapsed()
-}
-
-fn shown(what: &str, times: &mut [Duration]) {
+fn shown(what: &str, spans: &[Span]) {
+    let mut times: Vec<Duration> = spans.iter().map(|span| span.took).collect();
     times.sort_unstable();
     let at = |part: usize| {
         times.get((times.len() * part / 1000).min(times.len().saturating_sub(1))).copied()
     };
     println!(
-        "{what}: median {:?}, 99th percentile {:?}, longest {:?}",
+        "{what}, {} times: median {:?}, 99th percentile {:?}, longest {:?}",
+        times.len(),
         at(500).unwrap_or_default(),
         at(990).unwrap_or_default(),
         at(1000).unwrap_or_default()
