@@ -222,7 +222,7 @@ fn a_file_that_is_given_away_keeps_its_attributes() {
         let written = Some(FileTime(130_000_000_000_000_000));
         made.node.set_basic(&BasicChange { written, ..BasicChange::default() }).unwrap();
     }
-    let opened = s.open("team\\f", &common::read()).unwrap();
+    let opened = s.open("team\\f", &read()).unwrap();
     assert_eq!((opened.stat.uid, opened.stat.attributes), (OWNER_OF_FOLDER, attributes));
     assert_eq!(opened.stat.written, FileTime(130_000_000_000_000_000));
     assert_eq!(opened.node.eas().unwrap(), [(String::from("note"), b"text".to_vec())]);

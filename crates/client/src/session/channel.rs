@@ -534,11 +534,11 @@ impl Live {
 
     /// Returns true where the simulator has planted that repeated requests do not have the REPLAY flag.
     pub(crate) fn skips_replay_flag(&self) -> bool {
-        let is_over_quic = || {
-            let channel = self.channel();
-            channel.is_some_and(|it| it.connection.transport() == Transport::Quic)
-        };
-        planted!(SkippedReplayFlag) || (planted!(RepeatedOverQuic) && is_over_quic())
+        if planted!(SkippedReplayFlag) {
+            return true;
+        }
+        let is_quic = |it: Arc<Channel>| it.connection.transport() == Transport::Quic;
+        planted!(RepeatedOverQuic) && self.channel().is_some_and(is_quic)
     }
 }
 

@@ -46,7 +46,7 @@ fn attack(client: &Braked) -> Option<Alarm> {
         let file = File::from(FileKey::of_file(1, inode));
         client.note(7, |judge, limits, now| judge.noisy(file, true, limits, now))
     };
-    (0..3).filter_map(overwrite).last()
+    (0..3).filter_map(overwrite).next_back()
 }
 
 #[tokio::test(start_paused = true)]
