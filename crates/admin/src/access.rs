@@ -1,12 +1,13 @@
 //! The right to use the interface.
 
 use std::fmt;
-use std::time::Duration;
+use std::net::IpAddr;
 
 use hyper::{HeaderMap, Version};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::limits::{TOKEN_CHARS_MIN, WRONG_TOKEN_DELAY};
+use crate::limits::TOKEN_CHARS_MIN;
 
 /// The secret that requests on TCP must have. Only its hash is kept.
 #[derive(Clone)]
@@ -24,7 +25,17 @@ impl Token {
                 "a token needs at least {TOKEN_CHARS_MIN} letters, digits or signs, without blanks"
             ));
         }
-        Ok(Self(digest(text)))
+        Ok(Self::of(text))
+    }
+
+    /// The token of a text that this program has made.
+    pub(crate) fn of(text: &str) -> Self {
+        Self(digest(text))
+    }
+
+    /// True if both are the token of one text.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0 == other.0
     }
 
     /// True for the text of the token. The time of the comparison tells nothing: hashes are
@@ -45,14 +56,63 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The rights of a connection.
+/// The tokens of an interface.
+#[derive(Debug, Clone, Default)]
+pub struct Tokens {
+    /// The one that shows the server. Without `manage` it ends sessions too, and has snapshots made.
+    pub look: Option<Token>,
+    /// The one that changes users, shares and limits.
+    pub manage: Option<Token>,
+}
+
+impl Tokens {
+    /// The rights that a text gives; None for the wrong one. Both tokens are compared in any case.
+    pub(crate) fn rights_of(&self, text: &str) -> Option<Rights> {
+        let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(text));
+        match (is(&self.manage), is(&self.look)) {
+            (true, _) => Some(Rights::Manage),
+            (false, true) if self.manage.is_some() => Some(Rights::Look),
+            (false, true) => Some(Rights::Act),
+            (false, false) => None,
+        }
+    }
+}
+
+/// The rights of a request. Each includes those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Rights {
+    /// To see the server.
+    Look,
+    /// To end sessions, have snapshots made and files read again.
+    Act,
+    /// To change users, shares and limits.
+    Manage,
+}
+
+/// The other end of a connection, by the socket that it came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The kernel vouches for it: root, or the user of the server.
     Local,
-    /// On TCP, where each request must have the token.
-    Remote,
+    /// On TCP, where each request must have a token, or a session that a token has begun.
+    Remote(Remote),
 }
+
+/// A client on TCP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Remote {
+    pub(crate) address: IpAddr,
+    /// True with TLS.
+    pub(crate) is_secure: bool,
+}
+
+/// A client on TCP, for tests.
+#[cfg(test)]
+pub(crate) const STRANGER: Caller = Caller::Remote(Remote {
+    address: IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)),
+    is_secure: false,
+});
 
 /// True for the users that may use the Unix socket.
 pub(crate) fn may_connect(uid: u32) -> bool {
@@ -86,22 +146,12 @@ fn is_this_machine(host: &str) -> bool {
     };
     let address = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
     name.eq_ignore_ascii_case("localhost")
-        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Checks the token of a request. A wrong one is answered late.
-pub(crate) async fn has_token(token: Option<&Token>, authorization: Option<&str>) -> bool {
-    let Some(text) = authorization else { return false };
-    if token.is_some_and(|token| token.is(bearer(text))) {
-        return true;
-    }
-    delay(WRONG_TOKEN_DELAY).await;
-    false
+        || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Returns the token of an Authorization field; empty where its scheme is another one. RFC 9110
 /// 11.1: the name of the scheme has no case, and blanks follow it.
-fn bearer(text: &str) -> &str {
+pub(crate) fn bearer(text: &str) -> &str {
     match text.split_once(' ') {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
             token.trim_start_matches(' ')
@@ -112,7 +162,16 @@ fn bearer(text: &str) -> &str {
 
 /// The fields that decide about a request. Each may come once: who reads the first one and who reads
 /// the last one would see two requests.
-const SINGLE_FIELDS: [&str; 4] = ["host", "authorization", "origin", "sec-fetch-site"];
+const SINGLE_FIELDS: [&str; 6] =
+    ["host", "authorization", "origin", "sec-fetch-site", "cookie", CSRF_FIELD];
+
+/// The field that a request of a page has and that one of a form of another site cannot have.
+pub(crate) const CSRF_FIELD: &str = "x-frevo-csrf";
+
+/// The text of a field; None also for one that is no text.
+pub(crate) fn field<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
 
 /// The reason why the header fields of a request are refused with 400, if they are. RFC 9112 3.2: a
 /// request of HTTP/1.1 has one Host field, which can be read.
@@ -127,10 +186,6 @@ pub(crate) fn fault_of(headers: &HeaderMap, version: Version) -> Option<String> 
         None if version >= Version::HTTP_11 => Some(String::from("the request has no Host field")),
         _ => None,
     }
-}
-
-async fn delay(time: Duration) {
-    tokio::time::sleep(time).await;
 }
 
 #[cfg(test)]
@@ -153,9 +208,9 @@ mod tests {
         }
         for host in ["", "box.example:80", "localhost.example", "192.0.2.1", "127.0.0.1.example"] {
             assert!(foreign(&[("host", host)], Caller::Local), "{host}");
-            assert!(!foreign(&[("host", host)], Caller::Remote), "{host}");
+            assert!(!foreign(&[("host", host)], STRANGER), "{host}");
         }
-        for caller in [Caller::Local, Caller::Remote] {
+        for caller in [Caller::Local, STRANGER] {
             let host = ("host", "localhost:9445");
             assert!(!foreign(&[host, ("origin", "http://localhost:9445")], caller));
             assert!(foreign(&[host, ("origin", "http://localhost:8000")], caller));
@@ -192,27 +247,21 @@ mod tests {
         assert!(!fault(&[host, ("accept", b"a"), ("accept", b"b")], Version::HTTP_11));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_wrong_token_is_answered_late() {
-        let token = Token::new("correct-horse-battery").unwrap();
-        let right = Some("Bearer correct-horse-battery");
-        for (expected, header, delay) in [
-            (true, right, Duration::ZERO),
-            (true, Some("bearer correct-horse-battery"), Duration::ZERO),
-            (true, Some("BEARER  correct-horse-battery"), Duration::ZERO),
-            (false, Some("Basic correct-horse-battery"), WRONG_TOKEN_DELAY),
-            (false, Some("Bearercorrect-horse-battery"), WRONG_TOKEN_DELAY),
-            (false, None, Duration::ZERO),
-            (false, Some("Bearer wrong"), WRONG_TOKEN_DELAY),
-            (false, Some("correct"), WRONG_TOKEN_DELAY),
-        ] {
-            let began = tokio::time::Instant::now();
-            assert_eq!(has_token(Some(&token), header).await, expected, "{header:?}");
-            assert_eq!(began.elapsed(), delay, "{header:?}");
+    #[test]
+    fn tokens_give_different_rights() {
+        let token = |text: &str| Some(Token::new(text).unwrap());
+        let (look, manage) = ("correct-horse-battery", "staple-staple-staple");
+        let both = Tokens { look: token(look), manage: token(manage) };
+        assert_eq!(both.rights_of(look), Some(Rights::Look));
+        assert_eq!(both.rights_of(manage), Some(Rights::Manage));
+        // Without a managing token the other one can do what it always could, and no more.
+        let one = Tokens { look: token(look), manage: None };
+        assert_eq!(one.rights_of(look), Some(Rights::Act));
+        for tokens in [&both, &one, &Tokens::default()] {
+            assert_eq!(tokens.rights_of(""), None);
+            assert_eq!(tokens.rights_of("staple-staple-stapl"), None);
         }
-        let began = tokio::time::Instant::now();
-        assert!(!has_token(None, right).await);
-        assert_eq!(began.elapsed(), WRONG_TOKEN_DELAY);
+        assert!(Rights::Look < Rights::Act && Rights::Act < Rights::Manage);
     }
 
     #[test]

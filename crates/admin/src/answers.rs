@@ -26,6 +26,13 @@ pub(crate) enum Content {
     Capture(Box<Blocks>),
 }
 
+#[cfg(test)]
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Content(..)")
+    }
+}
+
 impl Body for Content {
     type Data = Bytes;
     type Error = Infallible;

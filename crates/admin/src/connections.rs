@@ -9,12 +9,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
-use crate::access::{Caller, may_connect};
+use crate::access::{Caller, Remote, may_connect};
 use crate::answers::Answer;
 use crate::connection_slots::{ConnectionSlots, Peer, PeerSlot};
-use crate::limits::{HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME};
+use crate::limits::{HEAD_BYTES, HEAD_TIME, HEADERS, REMOTE_TIME, TLS_TIME};
 use crate::{Admin, Listening, routes};
 
 /// Accepts connections for ever.
@@ -23,6 +25,7 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
     let service = Rc::new(routes::Service::new(admin));
     tokio::task::spawn_local(service.sampling());
     let unix = listening.unix.and_then(|(listener, _)| UnixListener::from_std(listener).ok());
+    let tls = listening.tls.map(|tls| tls.acceptor());
     let tcp = listening.tcp.and_then(|listener| TcpListener::from_std(listener).ok());
     let on_unix = async {
         let Some(listener) = unix else { return std::future::pending().await };
@@ -46,7 +49,12 @@ pub(crate) async fn serve(admin: Arc<Admin>, listening: Listening) {
             match listener.accept().await {
                 Ok((stream, address)) => {
                     let slot = remote.take(Peer::at(address.ip()));
-                    begin(&service, stream, Caller::Remote, slot);
+                    let address = address.ip().to_canonical();
+                    let caller = Caller::Remote(Remote { address, is_secure: tls.is_some() });
+                    match tls.clone() {
+                        Some(tls) => begin_secure(&service, stream, tls, caller, slot),
+                        None => begin(&service, stream, caller, slot),
+                    }
                 }
                 Err(error) => after_failure(&error).await,
             }
@@ -94,6 +102,45 @@ fn begin<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     });
 }
 
+/// Begins a connection with TLS, whose client has to be known soon.
+fn begin_secure(
+    service: &Rc<routes::Service>,
+    stream: TcpStream,
+    tls: TlsAcceptor,
+    caller: Caller,
+    slot: PeerSlot,
+) {
+    let service = Rc::clone(service);
+    tokio::task::spawn_local(async move {
+        let known = tokio::select! {
+            biased;
+            () = slot.lost() => None,
+            known = secured(stream, tls) => known,
+        };
+        if let Some(stream) = known {
+            begin(&service, stream, caller, slot);
+        }
+    });
+}
+
+/// Begins TLS on a stream. None for a client that does not come to it in time.
+async fn secured<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
+    tls: TlsAcceptor,
+) -> Option<TlsStream<S>> {
+    match tokio::time::timeout(TLS_TIME, tls.accept(stream)).await {
+        Ok(Ok(stream)) => Some(stream),
+        Ok(Err(error)) => {
+            tracing::debug!(target: "frevo::admin", %error, "an admin connection without TLS ended");
+            None
+        }
+        Err(_) => {
+            tracing::debug!(target: "frevo::admin", "an admin client did not begin TLS in time");
+            None
+        }
+    }
+}
+
 /// Answers requests until the connection ends, or its time.
 async fn converse<S, A, F>(stream: S, caller: Caller, answer: A)
 where
@@ -113,7 +160,7 @@ where
         .serve_connection(TokioIo::new(stream), answer);
     let ended = match caller {
         Caller::Local => Ok(connection.await),
-        Caller::Remote => tokio::time::timeout(REMOTE_TIME, connection).await,
+        Caller::Remote(_) => tokio::time::timeout(REMOTE_TIME, connection).await,
     };
     match ended {
         Ok(Ok(())) => {}
@@ -135,6 +182,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::access::STRANGER;
     use crate::answers::text;
     use crate::limits::{ANSWER_TIME, SNAPSHOTS_TIME};
 
@@ -149,8 +197,63 @@ mod tests {
         let (mut peer, stream) = tokio::io::duplex(1_024);
         peer.write_all(REQUEST).await.unwrap();
         let began = Instant::now();
-        converse(stream, Caller::Remote, long_answer).await;
+        converse(stream, STRANGER, long_answer).await;
         assert_eq!(began.elapsed().as_secs(), REMOTE_TIME.as_secs());
+    }
+
+    /// TLS with a certificate that signs itself, and the certificate.
+    fn tls() -> (crate::Tls, Vec<u8>) {
+        let wanted = frevo_net::quic::Wanted {
+            common_name: String::from("box"),
+            hosts: vec![String::from("box")],
+            is_authority: false,
+            since: std::time::SystemTime::now() - Duration::from_secs(3_600),
+            lasts: Duration::from_secs(86_400),
+        };
+        let issued = frevo_net::quic::issue(&wanted, None).unwrap();
+        let tls = crate::Tls::from_pem(issued.certificate.as_bytes(), issued.key.as_bytes());
+        (tls.unwrap(), issued.der().to_vec())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_without_tls_has_its_time() {
+        let (tls, _) = tls();
+        let (peer, stream) = tokio::io::duplex(1_024);
+        let began = Instant::now();
+        assert!(secured(stream, tls.acceptor()).await.is_none());
+        assert_eq!(began.elapsed(), TLS_TIME);
+        drop(peer);
+        let (mut peer, stream) = tokio::io::duplex(1_024);
+        peer.write_all(REQUEST).await.unwrap();
+        assert!(secured(stream, tls.acceptor()).await.is_none(), "HTTP in clear");
+    }
+
+    #[tokio::test]
+    async fn a_request_is_answered_over_tls() {
+        let (tls, certificate) = tls();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate.into()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider);
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+        let (peer, stream) = tokio::io::duplex(1 << 16);
+        let answering = async {
+            let stream = secured(stream, tls.acceptor()).await.unwrap();
+            converse(stream, STRANGER, |_| async { text(StatusCode::OK, "sealed") }).await;
+        };
+        let asking = async {
+            let mut stream = connector.connect("box".try_into().unwrap(), peer).await.unwrap();
+            let request = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            stream.write_all(request).await.unwrap();
+            let mut answer = String::new();
+            // The end of TLS may be missing, as the end of the connection is enough.
+            let _ = stream.read_to_string(&mut answer).await;
+            answer
+        };
+        let ((), answer) = tokio::join!(answering, asking);
+        assert!(answer.contains("sealed"), "{answer}");
     }
 
     /// The levels of no log.
@@ -218,7 +321,8 @@ mod tests {
             cluster,
             snapshots,
             quotas: None,
-            token: None,
+            managing: None,
+            tokens: crate::Tokens::default(),
         };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));
         let (mut peer, stream) = tokio::io::duplex(1 << 16);
@@ -288,7 +392,7 @@ mod tests {
             let more: String = (1..count).map(|at| format!("X-{at}: y\r\n")).collect();
             let request = format!("GET / HTTP/1.1\r\nHost: x\r\n{more}\r\n");
             peer.write_all(request.as_bytes()).await.unwrap();
-            converse(stream, Caller::Remote, long_answer).await;
+            converse(stream, STRANGER, long_answer).await;
             let mut answer = Vec::new();
             peer.read_to_end(&mut answer).await.unwrap();
             let head = String::from_utf8_lossy(&answer[..12]).into_owned();
@@ -300,13 +404,13 @@ mod tests {
     async fn an_idle_peer_has_less() {
         let (peer, stream) = tokio::io::duplex(1_024);
         let began = Instant::now();
-        converse(stream, Caller::Remote, long_answer).await;
+        converse(stream, STRANGER, long_answer).await;
         assert_eq!(began.elapsed().as_secs(), HEAD_TIME.as_secs());
         drop(peer);
         let (mut peer, stream) = tokio::io::duplex(1 << 21);
         let began = Instant::now();
         peer.write_all(REQUEST).await.unwrap();
-        converse(stream, Caller::Remote, long_answer).await;
+        converse(stream, STRANGER, long_answer).await;
         assert_eq!(began.elapsed().as_secs(), HEAD_TIME.as_secs());
         let mut answer = Vec::new();
         peer.read_to_end(&mut answer).await.unwrap();

@@ -4,7 +4,8 @@
 //! It runs on a thread of its own, off the data path, and looks at the server through the public
 //! API of `frevo-server`. Who may use the Unix socket is decided by its mode (0600) and by the
 //! kernel's word about the peer: root and the user that the server runs as. On TCP every request
-//! but those for health and for the files of the page needs the token.
+//! but those for health and for the files of the page needs a token, or the session of a browser
+//! that a token has begun.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -13,21 +14,30 @@
 
 mod access;
 mod answers;
+mod body;
 mod capture;
+mod changes;
 pub mod client;
 mod cluster;
 mod configuration;
 mod connection_slots;
 mod connections;
+mod doors;
+mod guesses;
 mod health;
 mod history;
+mod kick;
 pub mod limits;
+mod manage;
 mod metrics;
 mod page;
+mod query;
 mod quotas;
 mod routes;
+mod sessions;
 mod snapshots;
 mod sockets;
+mod tls;
 
 use std::io;
 use std::net::IpAddr;
@@ -37,17 +47,21 @@ use std::sync::Arc;
 
 use frevo_server::{Reviewed, Server};
 
-pub use access::Token;
+pub use access::{Token, Tokens};
 pub use capture::CaptureBody;
 pub use cluster::{
     Acting, ClusterAct, ClusterHappening, ClusterMember, ClusterNode, ClusterUnit, ClusterView,
 };
 pub use configuration::{ConfigurationState, RefusedReload, Reloaded, Reloading, UnservedShare};
+pub use manage::{
+    Changed, Kind, Listed, Managing, NotManaged, Reason, Secret, SectionChange, UserChange,
+};
 pub use quotas::{LimitedOwner, OwnerKind, QuotaSource};
 pub use snapshots::{
     Keeping, KnownSnapshot, NotKept, ShadowCopy, ShareSnapshots, SnapshotAct, SnapshotKeeper,
 };
 pub use sockets::{Listening, Occupied};
+pub use tls::Tls;
 
 /// The levels of a program's log.
 pub trait LogLevels: Send + Sync {
@@ -114,8 +128,10 @@ pub struct Admin {
     pub snapshots: Option<Arc<dyn SnapshotKeeper>>,
     /// The quotas of users. None for a server that shows none.
     pub quotas: Option<Arc<dyn QuotaSource>>,
-    /// The token that TCP needs. Without it TCP answers for health alone.
-    pub token: Option<Token>,
+    /// The part that changes users, shares and limits. None for a program that changes none.
+    pub managing: Option<Arc<dyn Managing>>,
+    /// The tokens that TCP needs. Without any TCP answers for health alone.
+    pub tokens: Tokens,
 }
 
 impl Admin {

@@ -43,6 +43,34 @@ pub const QUOTAS_AGE: Duration = Duration::from_secs(60);
 /// The delay of the answer to a wrong token.
 pub const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
 
+/// Wrong tokens of one network (an address, or a /64 of IPv6) within [`WRONG_TOKENS_TIME`]. Further ones
+/// are not judged.
+pub const WRONG_TOKENS: usize = 10;
+
+/// Time for which wrong tokens of a network count.
+pub const WRONG_TOKENS_TIME: Duration = Duration::from_secs(60);
+
+/// Networks whose wrong tokens are counted.
+pub const GUESSING_NETWORKS: usize = 256;
+
+/// Sessions of browsers at one time. A further one ends the one that was used least lately.
+pub const SESSIONS: usize = 16;
+
+/// Time after which a session ends that nobody uses.
+pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// Longest life of a session.
+pub const SESSION_TIME: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Changes of users, shares and limits within [`CHANGES_TIME`].
+pub const CHANGES: usize = 60;
+
+/// Time in which changes are counted.
+pub const CHANGES_TIME: Duration = Duration::from_secs(60);
+
+/// Time in which a client of TLS must be known.
+pub const TLS_TIME: Duration = Duration::from_secs(10);
+
 /// Least number of characters of a token.
 pub const TOKEN_CHARS_MIN: usize = 16;
 

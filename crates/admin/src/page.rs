@@ -9,11 +9,13 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 9] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/", HTML, include_str!("../web/index.html")),
     ("/page/style.css", CSS, include_str!("../web/style.css")),
     ("/page/main.js", SCRIPT, include_str!("../web/main.js")),
     ("/page/connection.js", SCRIPT, include_str!("../web/connection.js")),
+    ("/page/form.js", SCRIPT, include_str!("../web/form.js")),
+    ("/page/manage.js", SCRIPT, include_str!("../web/manage.js")),
     ("/page/charts.js", SCRIPT, include_str!("../web/charts.js")),
     ("/page/tables.js", SCRIPT, include_str!("../web/tables.js")),
     ("/page/format.js", SCRIPT, include_str!("../web/format.js")),

@@ -9,11 +9,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
+use crate::tls::Tls;
+
 /// The sockets that an interface listens on. They are opened before a process gives up rights.
 #[derive(Debug, Default)]
 pub struct Listening {
     pub(crate) unix: Option<(UnixListener, PathBuf)>,
     pub(crate) tcp: Option<TcpListener>,
+    pub(crate) tls: Option<Tls>,
 }
 
 /// Another server listens on the socket.
@@ -50,14 +53,14 @@ impl Listening {
         Ok(())
     }
 
-    /// Listens on TCP too.
+    /// Listens on TCP too, with TLS if there is a certificate.
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub fn tcp(&mut self, address: SocketAddr) -> io::Result<()> {
+    pub fn tcp(&mut self, address: SocketAddr, tls: Option<Tls>) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        self.tcp = Some(listener);
+        (self.tcp, self.tls) = (Some(listener), tls);
         Ok(())
     }
 

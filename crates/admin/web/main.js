@@ -1,8 +1,9 @@
 // The page: asks the server every few seconds and shows the answers.
 
 import { Chart } from "./charts.js";
-import { NeedsToken, ask, forgetToken, hasToken, keepToken } from "./connection.js";
+import { NeedsToken, ask, canLogOff, logOff, logOn, may } from "./connection.js";
 import { bytes, clean, counted, latency, number, span } from "./format.js";
+import { closeColumn, endColumn, snapshotActs, startManaging } from "./manage.js";
 import { Table, badge, meter, share } from "./tables.js";
 
 const PAUSE_MS = 5000;
@@ -359,17 +360,18 @@ function build() {
     operations: chart("operations", { title: "Operations per second", series: ["all", "errors"], format: number, least: 10 }),
     latency: chart("latency", { title: "Latency", series: ["50 %", "95 %", "99 %"], format: latency, isLog: true }),
   };
+  const acts = (columns, column) => (may("act") ? columns.concat(column) : columns);
   const table = (id, caption, columns, options) => new Table(byId(id), caption, columns, { limit: ROWS_SHOWN, ...options });
   tables = {
     shares: table("shares", "Shares and their folders", shareColumns, { empty: "There are no shares.", others: "frevo status shows all" }),
-    snapshots: table("snapshots", "Snapshots that the server makes of shares", snapshotColumns, { empty: "", others: "frevo status shows all" }),
+    snapshots: table("snapshots", "Snapshots that the server makes of shares", acts(snapshotColumns, snapshotActs), { empty: "", others: "frevo status shows all" }),
     quotas: table("quotas", "Users, groups and shares with limits, the fullest first", quotaColumns, { empty: "", others: "frevo quota show shows all" }),
     rates: table("rates", "Limits of rate and what they hold back", rateColumns, { empty: "", others: "frevo status shows all" }),
     units: table("units", "Units of the cluster and their owners", unitColumns, { empty: "There are no shares with cluster = true." }),
     happenings: table("happenings", "What happened at this node", happeningColumns, { empty: "Nothing happened yet.", others: "the log has all" }),
     witness: table("witness", "Clients of other nodes that have registered here", witnessColumns, { empty: "No client of another node has registered here.", others: "frevo status shows more" }),
-    clients: table("clients", "Sessions of clients", clientColumns, { empty: "No client is connected.", others: "frevo top and frevo status show all" }),
-    opens: table("opens", "Files that clients have open", openColumns, { empty: "No files are open.", others: "frevo opens shows all" }),
+    clients: table("clients", "Sessions of clients", acts(clientColumns, endColumn), { empty: "No client is connected.", others: "frevo top and frevo status show all" }),
+    opens: table("opens", "Files that clients have open", acts(openColumns, closeColumn), { empty: "No files are open.", others: "frevo opens shows all" }),
     errors: table("errors", "Requests answered with an error", errorColumns, { empty: "No request was answered with an error.", others: "/status lists all" }),
   };
   for (const name of ["clients", "opens"]) {
@@ -388,7 +390,7 @@ function show([history, status, opens, health, cluster, snapshots, quotas]) {
   // The elements are shown first, because charts cannot be drawn in hidden elements.
   byId("login").hidden = true;
   byId("figures").hidden = false;
-  byId("leave").hidden = !hasToken();
+  byId("leave").hidden = !canLogOff();
   if (charts === null) {
     build();
   }
@@ -454,10 +456,10 @@ async function look() {
       ask("configuration"),
     ]);
     show(answers);
+    await startManaging();
     say("good", "live", refusal(answers.at(-1)));
   } catch (error) {
     if (error instanceof NeedsToken) {
-      forgetToken();
       wantToken(error.message);
     } else {
       const why = error.name === "AbortError" ? "it did not answer" : clean(error.message);
@@ -477,18 +479,27 @@ function tick() {
 }
 
 startTheme();
-byId("login-form").addEventListener("submit", (event) => {
+byId("login-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  keepToken(byId("token").value.trim());
+  const token = byId("token").value.trim();
   byId("token").value = "";
   text("login-error", "");
-  look();
+  try {
+    await logOn(token);
+  } catch (error) {
+    wantToken(clean(error.message));
+    return;
+  }
+  if (tables === null) {
+    look();
+  } else {
+    // Another token may have other rights: the page is built for them.
+    location.reload();
+  }
 });
-byId("leave").addEventListener("click", () => {
-  forgetToken();
-  samples = null;
-  earlier = new Map();
-  wantToken("");
+byId("leave").addEventListener("click", async () => {
+  await logOff().catch(() => {});
+  location.reload();
 });
 document.addEventListener("visibilitychange", tick);
 setInterval(tick, PAUSE_MS);

@@ -14,7 +14,7 @@ function element(name, className, text) {
 }
 
 // A column: `head`; `text` of a row, or `node` of a row for more than text; `value` of a row to
-// sort by; `look`, the classes of its cells; `hint`, what its values mean; `first` when rows are
+// sort by; `look`, the classes of its cells (`acts` for buttons); `hint`, what its values mean; `first` when rows are
 // sorted by it until the user chooses a column; `up` when it sorts ascending at first.
 export class Table {
   constructor(place, caption, columns, options) {
@@ -31,6 +31,11 @@ export class Table {
     this.heads = columns.map((column) => {
       const head = element("th", column.look);
       head.scope = "col";
+      if (column.look === "acts") {
+        head.textContent = column.head;
+        heads.append(head);
+        return head;
+      }
       const button = element("button", "", column.head);
       button.type = "button";
       if (column.hint) {
@@ -91,7 +96,14 @@ export class Table {
     const compare = (a, b) => (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0);
     const found = this.matching().slice().sort((a, b) => (up ? compare(a, b) : compare(b, a)));
     const shown = found.slice(0, this.options.limit);
+    const focused = document.activeElement;
+    const key = focused && this.body.contains(focused) ? focused.dataset.key : undefined;
     this.body.replaceChildren(...shown.map((row) => this.line(row)));
+    if (key !== undefined) {
+      // The button of the same row goes on having the focus.
+      const again = [...this.body.querySelectorAll("[data-key]")].find((button) => button.dataset.key === key);
+      (again || this.table).focus({ preventScroll: true });
+    }
     this.table.hidden = shown.length === 0;
     this.note.textContent = this.noteOf(found.length, shown.length);
     this.note.hidden = this.note.textContent === "";

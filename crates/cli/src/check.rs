@@ -1,16 +1,15 @@
 //! `frevo check`: a configuration looked over without starting anything.
 
-use frevo_auth::AccountFile;
 use frevo_config::{Config, RpcSection};
 
 use crate::arguments::Check;
 use crate::cluster::{self, Judged};
 use crate::config_checks::{changeable_by_others, secrets_in_shares, unsupported, warnings};
+use crate::config_review::of_shares;
 use crate::config_sources::{Sources, text_of};
-use crate::configured::folder;
-use crate::configured::identities::identities;
 use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
+use crate::findings::{Finding, known_users, place_of_administrators};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
@@ -19,33 +18,6 @@ use crate::{
     accounts, administrators, configured, keytab, namespace_loops, passwords, resolved, state,
 };
 use crate::{config_contradictions, config_names};
-use frevo_wire::fscc::fold_name;
-
-/// One thing that a check found.
-#[derive(Debug)]
-pub(crate) struct Finding {
-    /// The file or variable, and the line, from 1.
-    pub(crate) place: (String, Option<usize>),
-    /// True when the server would not start, or would not do what the key says.
-    pub(crate) is_fault: bool,
-    pub(crate) text: String,
-}
-
-impl Finding {
-    pub(crate) fn shown(&self) -> String {
-        let weight = if self.is_fault { "" } else { "warning: " };
-        match &self.place {
-            (name, Some(line)) => format!("{name}:{line}: {weight}{}", self.text),
-            (name, None) => format!("{name}: {weight}{}", self.text),
-        }
-    }
-
-    fn object(&self) -> serde_json::Value {
-        let (name, line) = &self.place;
-        let kind = if self.is_fault { "fault" } else { "warning" };
-        serde_json::json!({ "file": name, "line": line, "kind": kind, "message": self.text })
-    }
-}
 
 pub(crate) fn run(check: &Check) -> Done {
     let path = &check.config;
@@ -230,26 +202,6 @@ fn of_cluster(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> 
     found.into_iter().map(finding).collect()
 }
 
-/// Folders and users of the host that shares need.
-fn of_shares(config: &Config, sources: &Sources) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for share in &config.shares {
-        let name = share.name.get_ref();
-        if let Err(fault) = folder::open(share) {
-            let text = format!("share {name}: {fault}");
-            let place = sources.place(&share.path.span());
-            findings.push(Finding { place, is_fault: true, text });
-        }
-        if let Err(why) = identities(share) {
-            let key = ["force_group", "force_user", "guest", "run_as"].into_iter();
-            let key = key.clone().find(|key| why.starts_with(key)).unwrap_or("run_as");
-            let place = sources.place_of_key(&share.name.span(), key);
-            findings.push(Finding { place, is_fault: true, text: format!("share {name}: {why}") });
-        }
-    }
-    findings
-}
-
 /// Names of domains in rules of shares that are not resolved now.
 fn of_domain_names(config: &Config, sources: &Sources) -> Vec<Finding> {
     let unresolved = directory::unresolved(config);
@@ -280,15 +232,6 @@ fn of_domain_names(config: &Config, sources: &Sources) -> Vec<Finding> {
         }
     }
     findings
-}
-
-/// The place of the list `administrators`.
-pub(crate) fn place_of_administrators(
-    config: &Config,
-    sources: &Sources,
-) -> (String, Option<usize>) {
-    let span = config.server.administrators.as_ref().map(toml::Spanned::span).unwrap_or_default();
-    sources.place(&span)
 }
 
 /// A server that is not called like its machine account.
@@ -332,11 +275,4 @@ fn of_server(config: &Config, whole: &(String, Option<usize>)) -> Vec<Finding> {
     texts.extend(changeable_by_others(config, true));
     let finding = |text| Finding { place: whole.clone(), is_fault: true, text };
     texts.into_iter().map(finding).collect()
-}
-
-/// The names of all accounts of a configuration, in lower case.
-pub(crate) fn known_users(config: &Config, file: &AccountFile) -> Vec<String> {
-    let own = config.users.iter().map(|user| fold_name(user.name.get_ref().as_str()));
-    let with_password = file.entries().filter(|entry| entry.nt_hash.is_some());
-    own.chain(with_password.map(|entry| fold_name(&entry.name))).collect()
 }

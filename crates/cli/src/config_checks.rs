@@ -97,6 +97,11 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
         let authorities = config.quic.client_ca.clone();
         secrets.extend(authorities.map(|file| ("the authorities of clients", file)));
     }
+    let admin = &config.admin;
+    let tokens = [&admin.token_file, &admin.manage_token_file, &admin.key];
+    let named = ["the token file", "the managing token's file", "the key of [admin]"];
+    let tokens = named.into_iter().zip(tokens);
+    secrets.extend(tokens.filter_map(|(what, file)| Some((what, file.clone()?))));
     if let Some(file) = &config.audit.file {
         secrets.push(("the audit log", file.get_ref().clone()));
     }

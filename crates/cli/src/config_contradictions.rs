@@ -5,8 +5,8 @@ use frevo_config::{
 };
 use frevo_wire::fscc::eq_ignore_case;
 
-use crate::check::{Finding, place_of_administrators};
 use crate::config_sources::Sources;
+use crate::findings::{Finding, place_of_administrators};
 
 /// The contradictions of all shares.
 pub(crate) fn find(config: &Config, sources: &Sources) -> Vec<Finding> {

@@ -7,10 +7,10 @@ use frevo_config::{Config, RunAsChoice, ShareSection, Who, nearest};
 use frevo_wire::dtyp::Sid;
 use frevo_wire::fscc::fold_name;
 
-use crate::check::{Finding, known_users, place_of_administrators};
 use crate::config_sources::Sources;
 use crate::console::tell;
 use crate::exit::Done;
+use crate::findings::{Finding, known_users, place_of_administrators};
 use crate::{accounts, state};
 
 /// Accounts that are looked up on the host for a share with `run_as = "user"`.

@@ -1,6 +1,7 @@
 //! `frevo`: share folders over SMB 3.1.1 with one command.
 #![forbid(unsafe_code)]
 
+mod account_changes;
 mod accounts;
 mod admin;
 mod administrators;
@@ -12,7 +13,9 @@ mod check;
 mod cluster;
 mod config_checks;
 mod config_contradictions;
+mod config_lock;
 mod config_names;
+mod config_review;
 mod config_sources;
 mod configured;
 mod console;
@@ -20,6 +23,7 @@ mod decode;
 mod domain;
 mod exit;
 mod expect;
+mod findings;
 mod import;
 mod keytab;
 mod logging;

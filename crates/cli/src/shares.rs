@@ -1,6 +1,6 @@
 //! `frevo share`: lists and changes the shares of a configuration. Comments stay as they are.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,13 @@ use frevo_wire::fscc::fold_name;
 use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value};
 
 use crate::changes::{CHANGE_EXIT_CODES, Telling};
+use crate::config_lock;
 use crate::config_sources::Sources;
 use crate::configured::folder;
 use crate::console::print_text;
 use crate::exit::{Done, EXIT_CODES, Exit, Failure, is_json};
 use crate::namespace_tables::is_called;
+use crate::network_shares::NetworkShares;
 use crate::state::DEFAULT_CONFIG;
 
 /// `frevo share`
@@ -134,7 +136,7 @@ impl Applied {
 }
 
 /// True if a server with this configuration may add a share of a folder while it runs.
-fn may_be_added(config: &Config, path: &Path) -> bool {
+pub(crate) fn may_be_added(config: &Config, path: &Path) -> bool {
     let server = &config.server;
     let folders = config.shares.iter().map(|share| share.path.get_ref().as_path());
     let is_within = folders
@@ -260,11 +262,27 @@ impl Edited {
     /// Checks the changed configuration, and replaces the file. Returns its path.
     pub(crate) fn store(self, sources: &Sources) -> Result<PathBuf, Failure> {
         let text = self.checked(sources)?;
+        let _lock = lock(sources, &self.file)?.ok_or_else(|| {
+            let shown = self.file.display();
+            let text = format!("{shown} was changed by another program meanwhile; try again");
+            Failure::new(Exit::Failed, text)
+        })?;
         replace(&self.file, &text).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
         })?;
         Ok(self.file)
     }
+}
+
+/// Locks a file, which must still be as it was read. None if it is not. The file of the shares that were added
+/// over the network is read in part, so that its texts may differ.
+pub(crate) fn lock(sources: &Sources, file: &Path) -> Result<Option<File>, Failure> {
+    let network = NetworkShares::of_table(&sources.table_without_links());
+    if network.is_some_and(|network| network.file == file) {
+        return config_lock::take(file).map(Some);
+    }
+    let before = sources.text(&file.display().to_string()).unwrap_or_default();
+    config_lock::take_unchanged(file, before)
 }
 
 /// Returns the absolute path of a folder that can be shared.
@@ -390,16 +408,21 @@ fn readings(value: &str) -> Vec<Value> {
     readings
 }
 
-/// Sets a key; a comment behind its value stays, and so does a value that is only written in another
-/// way.
-fn set_key(table: &mut Table, key: &str, mut value: Value) {
-    if let Some(old) = table.get(key).and_then(Item::as_value) {
+/// Sets a key; the comments above it and behind its value stay, and so does a value that is only written in
+/// another way.
+pub(crate) fn set_key(table: &mut Table, key: &str, mut value: Value) {
+    // `Table::insert` would drop the comments above a key that is there.
+    let Some(item) = table.get_mut(key) else {
+        table.insert(key, Item::Value(value));
+        return;
+    };
+    if let Some(old) = item.as_value() {
         if is_same(old, &value) {
             return;
         }
         *value.decor_mut() = old.decor().clone();
     }
-    table.insert(key, Item::Value(value));
+    *item = Item::Value(value);
 }
 
 /// True for values that mean the same.
@@ -436,7 +459,7 @@ fn remove(config: &Path, name: &str, is_ensured: bool, telling: Telling) -> Done
 }
 
 /// Replaces a file by another one with its owner and mode, in one step.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, text: &str) -> io::Result<()> {
     // A symbolic link is resolved first, so that the rename replaces its target and not the link.
     let file = fs::canonicalize(file)?;
     let old = fs::metadata(&file)?;

@@ -17,8 +17,8 @@ use crate::passwords::PasswordFrom;
 use crate::plural::counted;
 use crate::unix_accounts::UnixAccounts;
 use crate::{
-    accounts, bounded_input, config_checks, machine_sid, passwords, samba_rules, secret_file,
-    state, trusted_file, unix_accounts,
+    account_changes, accounts, bounded_input, config_checks, passwords, samba_rules, state,
+    trusted_file, unix_accounts,
 };
 
 /// The largest file that is imported, bytes.
@@ -198,26 +198,9 @@ impl Accounts<'_> {
         })
     }
 
-    /// Reads the file, lets `edit` change it, and writes it back if it has changed. Returns true if it has.
+    /// Changes the file, but not on a dry run. Returns true if it has changed, or would have.
     fn change(&self, edit: impl FnOnce(&mut AccountFile) -> Done) -> Result<bool, Failure> {
-        let path = self.path;
-        if let Some(dir) = path.parent().filter(|_| !self.is_dry) {
-            state::make_dir(dir)?;
-        }
-        let _lock = if self.is_dry { None } else { Some(secret_file::lock(path)?) };
-        let mut file = accounts::read(path)?;
-        let is_new = file.entries().next().is_none();
-        let before = file.to_text();
-        edit(&mut file)?;
-        let is_changed = *file.to_text() != *before;
-        if !is_changed || self.is_dry {
-            return Ok(is_changed);
-        }
-        if is_new && file.header().machine.is_none() {
-            file.set_machine(machine_sid::random()?, false);
-        }
-        secret_file::replace(path, &file.to_text())?;
-        Ok(true)
+        account_changes::change(self.path, self.is_dry, edit)
     }
 }
 
@@ -264,7 +247,7 @@ fn state_of(entry: &Entry) -> &'static str {
 }
 
 /// The facts about an account; no secret is among them.
-fn facts(file: &AccountFile, entry: &Entry) -> serde_json::Value {
+pub(crate) fn facts(file: &AccountFile, entry: &Entry) -> serde_json::Value {
     let sid = entry.rid.and_then(|rid| file.header().machine?.with_rid(rid));
     json!({
         "name": entry.name,

@@ -1,6 +1,8 @@
 //! The commands for administrators against a server that runs.
 
 mod harness;
+#[path = "admin/managing.rs"]
+mod managing;
 
 use std::collections::HashSet;
 use std::fs;

@@ -242,7 +242,9 @@ overlaid!(LimitsSection:
     max_io, max_transact, connections, connections_per_user, connections_per_address, sessions_per_user, opens_per_user, idle_session_minutes, drain_seconds, memory, pool_per_core,
 );
 overlaid!(AuditSection: file, journald, syslog);
-overlaid!(AdminSection: enabled, socket, listen, token_file);
+overlaid!(AdminSection:
+    enabled, socket, listen, token_file, manage_token_file, certificate, key, write_configuration,
+);
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
 overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
 overlaid!(QuicSection:

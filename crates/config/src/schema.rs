@@ -179,19 +179,45 @@ pub struct AdminSection {
     pub listen: Option<SocketAddr>,
     /// A file with the token that requests on TCP need.
     pub token_file: Option<PathBuf>,
+    /// A file with the token that changes users, shares and limits on TCP.
+    pub manage_token_file: Option<PathBuf>,
+    /// The certificate of TLS on TCP.
+    pub certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    pub key: Option<PathBuf>,
+    /// True if the server keeps the right to write its configuration.
+    pub write_configuration: Option<bool>,
 }
 
 impl AdminSection {
-    /// Keys that contradict each other.
+    /// Keys that contradict each other, or lack another one.
     fn faults(&self) -> Option<Fault> {
-        let (what, hint) = match (self.enabled, &self.listen, &self.token_file) {
-            (Some(false), Some(_), _) => {
+        let (what, hint) = match (self.enabled, &self.listen) {
+            (Some(false), Some(_)) => {
                 ("[admin] has enabled = false and listen", "remove one of the two keys")
             }
-            (_, Some(_), None) => (
+            (_, Some(_)) if self.token_file.is_none() && self.manage_token_file.is_none() => (
                 "[admin] listen needs token_file",
                 "name a file with the secret that requests on TCP must have",
             ),
+            (_, None) if self.manage_token_file.is_some() => (
+                "[admin] manage_token_file needs listen",
+                "the token is for TCP; root needs none on the Unix socket",
+            ),
+            _ if self.certificate.is_some() != self.key.is_some() => {
+                ("[admin] certificate and key need each other", "name both files, or neither")
+            }
+            (_, Some(listen))
+                if self.manage_token_file.is_some()
+                    && !listen.ip().to_canonical().is_loopback()
+                    && self.certificate.is_none() =>
+            {
+                (
+                    "[admin] manage_token_file and listen need TLS: others on the network could \
+                     read the token",
+                    "name a certificate and its key, or listen on 127.0.0.1",
+                )
+            }
             _ => return None,
         };
         Some(Fault::new(what).hint(hint))

@@ -82,6 +82,10 @@ pub(super) const EVERY_KEY: &str = r#"
         socket = "/run/frevo/admin"
         listen = "127.0.0.1:9445"
         token_file = "/etc/frevo/token"
+        manage_token_file = "/etc/frevo/manage-token"
+        certificate = "/etc/frevo/admin.crt"
+        key = "/etc/frevo/admin.key"
+        write_configuration = true
 
         [quic]
         enabled = true
@@ -444,4 +448,29 @@ fn snapshots_need_a_path_that_says_of_when() {
         let faults = Config::parse(&text).unwrap_err();
         assert!(format!("{faults:?}").contains(hint), "{path}: {faults:?}");
     }
+}
+
+#[test]
+fn a_managing_token_is_sent_in_clear_to_this_host_alone() {
+    let faults = |keys: &str| {
+        let tokens = "token_file = \"/t\"\nmanage_token_file = \"/m\"\n";
+        let found = Config::parse(&format!("[admin]\n{tokens}{keys}"));
+        found.err().map(|faults| faults[0].to_string()).unwrap_or_default()
+    };
+    for listen in ["127.0.0.1:1", "[::1]:1", "127.0.0.2:1", "[::ffff:127.0.0.1]:1"] {
+        assert_eq!(faults(&format!("listen = \"{listen}\"")), "");
+    }
+    for listen in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {
+        let listen = format!("listen = \"{listen}\"\n");
+        assert!(faults(&listen).contains("need TLS"), "{listen}");
+        let tls = format!("{listen}certificate = \"/c\"\nkey = \"/k\"\n");
+        assert_eq!(faults(&tls), "");
+    }
+    assert!(faults("").contains("needs listen"));
+    assert!(faults("listen = \"127.0.0.1:1\"\ncertificate = \"/c\"").contains("each other"));
+    let alone = "[admin]\nlisten = \"127.0.0.1:1\"\nmanage_token_file = \"/m\"\n";
+    assert!(Config::parse(alone).is_ok());
+    // A server that only shows itself may listen in clear as before.
+    let shown = "[admin]\nlisten = \"192.0.2.1:1\"\ntoken_file = \"/t\"\n";
+    assert!(Config::parse(shown).is_ok());
 }

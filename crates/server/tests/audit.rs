@@ -313,7 +313,7 @@ async fn everything(world: &World) {
     drop(world.embedded.capture(CaptureTarget::default(), 1 << 20, true, "a test"));
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program `frevo` emits these five events and tests them itself. Here they are only
+    // The program `frevo` emits these six events and tests them itself. Here they are only
     // compared with docs/audit.md.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
@@ -321,6 +321,9 @@ async fn everything(world: &World) {
     audit.emit(Event::new(Kind::Reload).status(Status::UNSUCCESSFUL).with("reason", "a bug"));
     let moved = Event::new(Kind::Cluster).with("change", "move").with("unit", "data");
     audit.emit(moved.with("node", "n2").with("by", "admin socket").with("reason", "a test"));
+    let managed = Event::new(Kind::Manage).with("change", "set-share").with("target", "data");
+    let managed = managed.with("by", "manage token").with("peer", "192.0.2.7");
+    audit.emit(managed.with("keys", "{}").with("reason", "a test"));
     audit.emit(Event::new(Kind::Stop));
 }
 

@@ -33,6 +33,16 @@ pub(super) fn channel() -> (Asking, AccountReloads) {
     (Asking(sender), receiver)
 }
 
+impl Asking {
+    /// Has the accounts read again, and waits for the end; for a thread that may block.
+    pub(super) fn read_now(&self, file: PathBuf) -> Result<Reviewed, NotRead> {
+        let stops = || NotRead::Failed(String::from("the server stops"));
+        let (answer, answered) = oneshot::channel();
+        self.0.blocking_send(Asked { file, answer }).map_err(|_| stops())?;
+        answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
+    }
+}
+
 impl AccountFiles for Asking {
     fn read_again(&self, file: PathBuf) -> ReadAgain<'_> {
         Box::pin(async move {

@@ -6,15 +6,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Token};
+use frevo_admin::{Admin, ClientLevel, Levels, Listening, LogLevels, Tls, Token, Tokens};
 use frevo_server::Server;
 
 use super::config_reloads::NotInForce;
 use super::loaded::Loaded;
+use super::managing::Files;
 use super::plan::Plan;
 use super::quotas::Quotas;
 use super::snapshots::Snapshots;
 use super::{account_reloads, cluster, config_reloads};
+use crate::arguments::Serve;
 use crate::exit::{Exit, Failure};
 use crate::logging::Logging;
 use crate::{secret_file, state};
@@ -23,7 +25,7 @@ use crate::{secret_file, state};
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     listening: Listening,
-    token: Option<Token>,
+    tokens: Tokens,
 }
 
 /// The interface after its start. It goes on until the process ends.
@@ -46,6 +48,7 @@ pub(super) struct Asking {
 /// The parts of the process that the interface shows beside the server.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
+    pub(super) arguments: &'a Serve,
     pub(super) cluster: Option<&'a cluster::Running>,
     pub(super) snapshots: Option<&'a Snapshots>,
 }
@@ -139,21 +142,48 @@ pub(super) fn prepare(plan: &Plan) -> Result<Prepared, Failure> {
             "the server has no admin socket, so that frevo status does not find it; {hint}");
     }
     if let Some(address) = admin.listen {
-        prepared.token = Some(read_token(plan)?);
-        let opened = prepared.listening.tcp(address);
+        prepared.tokens = read_tokens(plan)?;
+        let opened = prepared.listening.tcp(address, read_certificate(plan)?);
         opened.map_err(Failure::failed(format!("[admin] cannot listen on {address}")))?;
     }
     Ok(prepared)
 }
 
-fn read_token(plan: &Plan) -> Result<Token, Failure> {
-    let path = plan.config.admin.token_file.clone().unwrap_or_default();
+fn read_tokens(plan: &Plan) -> Result<Tokens, Failure> {
+    let admin = &plan.config.admin;
+    let read = |path: &Option<PathBuf>| path.as_deref().map(read_token).transpose();
+    let (look, manage) = (read(&admin.token_file)?, read(&admin.manage_token_file)?);
+    if let (Some(look), Some(manage)) = (&look, &manage)
+        && look.is_same(manage)
+    {
+        let text = "token_file and manage_token_file have one token; the second one may do more, so \
+                    make another one for it";
+        return Err(Failure::new(Exit::Auth, text));
+    }
+    Ok(Tokens { look, manage })
+}
+
+fn read_token(path: &Path) -> Result<Token, Failure> {
     let shown = path.display();
-    let text = secret_file::read(&path)?.ok_or_else(|| {
+    let text = secret_file::read(path)?.ok_or_else(|| {
         let how = "make it, for instance: head -c 24 /dev/urandom | base64 > FILE; chmod 600 FILE";
         Failure::new(Exit::Auth, format!("there is no token file {shown}; {how}"))
     })?;
     Token::new(&text).map_err(|why| Failure::new(Exit::Auth, format!("{shown}: {why}")))
+}
+
+/// The certificate of TLS, if one is named.
+fn read_certificate(plan: &Plan) -> Result<Option<Tls>, Failure> {
+    let admin = &plan.config.admin;
+    let (Some(certificate), Some(key)) = (&admin.certificate, &admin.key) else { return Ok(None) };
+    let shown = certificate.display();
+    let chain =
+        std::fs::read(certificate).map_err(Failure::failed(format!("cannot read {shown}")))?;
+    let secret = secret_file::read_bytes(key)?.ok_or_else(|| {
+        Failure::new(Exit::NotFound, format!("there is no key {}", key.display()))
+    })?;
+    let tls = Tls::from_pem(&chain, &secret);
+    tls.map(Some).map_err(|why| Failure::new(Exit::Config, format!("{shown}: {why}")))
 }
 
 impl Prepared {
@@ -165,7 +195,7 @@ impl Prepared {
         shown: Shown<'_>,
         loaded: &Loaded,
     ) -> Result<Started, Failure> {
-        let Self { listening, token } = self;
+        let Self { listening, tokens } = self;
         let not_in_force = NotInForce::default();
         not_in_force.note(loaded.not_served.clone());
         let (asking, wishes) = wishes(not_in_force.clone());
@@ -182,7 +212,10 @@ impl Prepared {
         }
         let levels = Arc::new(ProcessLog(logging.clone()));
         let (accounts, configuration) = (Arc::new(asking.accounts), Arc::new(asking.configuration));
-        let Shown { cluster, snapshots } = shown;
+        let Shown { arguments, cluster, snapshots } = shown;
+        let has_state = loaded.plan.has_state;
+        let (asked, reloads) = (Arc::clone(&accounts), Arc::clone(&configuration));
+        let managing = Files::new(arguments, has_state, asked, reloads)?;
         let cluster = cluster.map(cluster::Running::for_admin);
         let snapshots = snapshots.map(Snapshots::for_admin);
         let server = server.clone();
@@ -195,7 +228,8 @@ impl Prepared {
             cluster,
             snapshots,
             quotas: known,
-            token,
+            managing: Some(Arc::new(managing)),
+            tokens,
         };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;
         Ok(Started { wishes, quotas, not_in_force, _socket: file })

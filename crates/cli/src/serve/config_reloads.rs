@@ -52,6 +52,16 @@ impl Asked {
     }
 }
 
+impl Asking {
+    /// Has the configuration read again, and waits for the end; for a thread that may block.
+    pub(super) fn reload_now(&self) -> Result<(), String> {
+        let stops = || String::from("the server stops");
+        let (answer, answered) = oneshot::channel();
+        self.wishes.blocking_send(Asked(answer)).map_err(|_| stops())?;
+        answered.blocking_recv().unwrap_or_else(|_| Err(stops()))
+    }
+}
+
 impl Reloading for Asking {
     fn reload(&self) -> Reloaded<'_> {
         Box::pin(async move {

@@ -16,6 +16,7 @@ pub(crate) mod listen;
 mod listeners;
 mod live_accounts;
 mod loaded;
+mod managing;
 mod mount_events;
 mod plan;
 pub(crate) mod probe_targets;

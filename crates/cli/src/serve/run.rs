@@ -81,7 +81,7 @@ pub(super) async fn run(
     tell_unresolved(&server);
     let snapshots = snapshots.map(|prepared| prepared.start(&server)).transpose()?;
     let rpc_port = rpc.serve(&server)?;
-    let shown = Shown { cluster: cluster.as_ref(), snapshots: snapshots.as_ref() };
+    let shown = Shown { arguments, cluster: cluster.as_ref(), snapshots: snapshots.as_ref() };
     let admin = admin.start(&server, logging, shown, &loaded)?;
     Hello { arguments, doors: &doors, rpc_port, confined: &confined }.say(&loaded, &server).await?;
     Running {

@@ -62,6 +62,8 @@ kinds! {
     Snapshot = "snapshot",
     /// An administrator changes the shares over the network.
     Share = "share",
+    /// A browser logged on to the admin interface, or changed users, shares or limits.
+    Manage = "manage",
     /// A privilege was used.
     Privilege = "privilege",
     /// A file was opened.

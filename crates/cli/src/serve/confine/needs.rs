@@ -60,6 +60,11 @@ impl Needs {
         for file in files(config, arguments, plan.has_state) {
             needs.add_file(&file);
         }
+        if config.admin.write_configuration == Some(true) {
+            let files = arguments.config.iter().map(|file| real(file));
+            let folders = files.filter_map(|file| file.parent().map(Path::to_owned));
+            needs.written.extend(folders.filter(|folder| is_own(folder)));
+        }
         // At a stop the server removes its socket only from a folder of its own. In other folders
         // the socket file stays, and the next start replaces it.
         let socket =
