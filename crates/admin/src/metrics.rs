@@ -111,7 +111,7 @@ impl Scrape {
             MetricType::Gauge,
             |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
         )?;
-        let gauges: [(&str, &str, usize); 12] = [
+        let gauges: [(&str, &str, usize); 13] = [
             ("frevo_connections", "Transport connections", metrics.connections),
             ("frevo_sessions", "Sessions of clients", metrics.sessions),
             ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
@@ -144,6 +144,11 @@ impl Scrape {
                 "Servers of targets in namespaces that do not answer probes",
                 metrics.failing_servers,
             ),
+            (
+                "frevo_scans_waiting",
+                "Files that wait for a scan for viruses or are being scanned",
+                metrics.scans_waiting,
+            ),
         ];
         for (name, help, value) in gauges {
             let value = i64::try_from(value).unwrap_or(i64::MAX);
@@ -158,7 +163,7 @@ impl Scrape {
 
     fn counters(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let activity = &self.server.activity;
-        let counters: [(&str, &str, u64); 13] = [
+        let counters: [(&str, &str, u64); 16] = [
             ("frevo_received_bytes", "Bytes of requests", activity.received),
             ("frevo_sent_bytes", "Bytes of responses", activity.sent),
             ("frevo_failed_requests", "Requests answered with an error", activity.failures),
@@ -196,6 +201,9 @@ impl Scrape {
                 "Notifications of the witness that clients have fetched",
                 self.metrics.witness_notifications,
             ),
+            ("frevo_scans", "Files scanned for viruses", self.metrics.scans),
+            ("frevo_scan_finds", "Viruses that scans have found", self.metrics.scan_finds),
+            ("frevo_scan_failures", "Scans that have failed", self.metrics.scan_failures),
         ];
         for (name, help, value) in counters {
             family(encoder, name, help, MetricType::Counter, |one| {

@@ -60,6 +60,12 @@ pub(crate) enum Command {
         /// The port of SMB at all of them
         port: u16,
     },
+    /// Connect with a service that scans for viruses (started by serve)
+    #[command(hide = true)]
+    ConnectScanners {
+        /// The service
+        service: frevo_config::ScanService,
+    },
     /// Make snapshots with rights that the server has not (started by serve)
     #[command(hide = true)]
     SnapshotHands(Announce),

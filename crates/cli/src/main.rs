@@ -114,6 +114,7 @@ fn main() -> ExitCode {
         Command::SnapshotHands(hands) => serve::snapshot_hands::run(hands),
         Command::AskDirectory { winbind } => serve::ask_directory::run(*winbind),
         Command::ProbeTargets { port } => serve::probe_targets::run(*port),
+        Command::ConnectScanners { service } => serve::scan_connector::run(service),
         #[cfg(feature = "traces")]
         Command::SendTraces { address } => serve::send_traces::run(*address),
         Command::User(user) => user::run(user),

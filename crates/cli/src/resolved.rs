@@ -118,6 +118,7 @@ mod tests {
                 "[share.snapshots]",
                 "[share.brake]",
                 "[share.worm]",
+                "[share.scan]",
                 "[[namespace.link]]",
             ]
             .contains(&section)

@@ -18,6 +18,9 @@ pub(crate) const USERS: &str = "users";
 /// The server's identity in a state directory.
 const SERVER_GUID: &str = "server-guid";
 
+/// The file of the results of scans for viruses in a state directory.
+pub(crate) const SCAN_RESULTS: &str = "scan-results";
+
 /// The file of persistent handles in a state directory.
 pub(crate) const PERSISTENT_OPENS: &str = "persistent-opens";
 

@@ -36,6 +36,7 @@ mod rate;
 mod reading;
 mod recycle;
 mod rpc;
+mod scan;
 mod schema;
 mod sections;
 mod server_limits;
@@ -67,6 +68,7 @@ pub use quic::QuicSection;
 pub use rate::RateSection;
 pub use recycle::{BinFolder, RecycleSection};
 pub use rpc::RpcSection;
+pub use scan::{ScanSection, ScanService};
 pub use schema::{AdminSection, Config, ServerSection, UserSection, keys};
 pub use server_limits::LimitsSection;
 pub use share::{ShareSection, USER};
@@ -77,8 +79,8 @@ pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, CompressChoice, ConfinementChoice,
     DialectName, DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice,
-    LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice, RunAsChoice,
-    SigningAlgorithmName, SigningChoice, Size, SnapshotPath, SnapshotProvider, StateChoice,
-    StreamsChoice, UnknownUsersChoice,
+    FoundChoice, LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice,
+    RunAsChoice, ScanTime, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
+    SnapshotProvider, StateChoice, StreamsChoice, UnknownUsersChoice, UnscannedChoice,
 };
 pub use worm::{LongTime, WormSection};

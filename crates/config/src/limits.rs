@@ -92,3 +92,8 @@ pub const STORAGE_POLICIES: usize = 100;
 /// Greatest `iops` of a policy of storage, and its greatest `bandwidth` in KiB a second. Windows: as those of clients
 /// (MS-SQOS note 8).
 pub const STORAGE_RATE_MAX: u64 = 1_000_000_000;
+
+/// Longest `timeout_seconds` of a scan.
+pub const SCAN_SECONDS_MAX: u32 = 600;
+/// Most scans of one service at one time.
+pub const SCANS_AT_ONCE_MAX: u32 = 64;

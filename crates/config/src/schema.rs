@@ -26,6 +26,7 @@ use super::quic::QuicSection;
 use super::rate::RateSection;
 use super::recycle::RecycleSection;
 use super::rpc::RpcSection;
+use super::scan::ScanSection;
 use super::server_limits::LimitsSection;
 use super::share::ShareSection;
 use super::site::SiteSection;
@@ -455,6 +456,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[share.recycle]", keys_of::<RecycleSection>()),
         ("[share.snapshots]", keys_of::<KeptSnapshots>()),
         ("[share.brake]", keys_of::<BrakeSection>()),
+        ("[share.scan]", keys_of::<ScanSection>()),
         ("[share.worm]", keys_of::<WormSection>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),

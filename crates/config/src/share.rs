@@ -16,10 +16,11 @@ use super::keep_deleted::KeptDays;
 use super::names::{ShareName, Who};
 use super::parsed;
 use super::recycle::{self, RecycleSection};
+use super::scan::ScanSection;
 use super::snapshots::{self, KeptSnapshots, Snapshots};
 use super::values::{
-    AuditedOperation, CompressChoice, FenceChoice, Mode, NtAclsChoice, RunAsChoice, Size,
-    StreamsChoice,
+    AuditedOperation, CompressChoice, FenceChoice, FoundChoice, Mode, NtAclsChoice, RunAsChoice,
+    Size, StreamsChoice,
 };
 use super::worm::WormSection;
 
@@ -215,6 +216,9 @@ pub struct ShareSection {
     /// Files do not change any more once they stayed unchanged for a time.
     #[serde(default)]
     pub worm: Option<WormSection>,
+    /// Files are scanned for viruses.
+    #[serde(default)]
+    pub scan: Option<ScanSection>,
     /// The time for which deleted files are kept, in a recycle bin and in snapshots.
     #[serde(default)]
     pub keep_deleted: Option<KeptDays>,
@@ -359,7 +363,7 @@ impl ShareSection {
             map_hidden map_readonly dos_filemode dos_attributes hide_dot_files follow_symlinks samba_links snapshots
             host_changes nt_acls streams time_machine time_machine_max_size max_file_size
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
-            veto off_core posix_locks audit max_connections recycle brake worm keep_deleted cluster
+            veto off_core posix_locks audit max_connections recycle brake worm scan keep_deleted cluster
             group addresses fence weight beneath bins guarded;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
@@ -385,6 +389,7 @@ impl ShareSection {
         }
         faults.extend(shares.iter().filter_map(|share| share.fault_of_users(text)));
         faults.extend(Self::faults_of_worm(shares, text));
+        faults.extend(Self::faults_of_scans(shares, text));
         faults
     }
 
@@ -507,6 +512,41 @@ impl ShareSection {
             against,
         };
         keys.fault(text)
+    }
+
+    /// The faults of shares whose files are scanned.
+    fn faults_of_scans(shares: &[Self], text: &str) -> Vec<Fault> {
+        let fault = |share: &Self| {
+            let what = share.fault_of_scan(shares)?;
+            Some(Fault::at(text, &share.name.span(), what))
+        };
+        shares.iter().filter_map(fault).collect()
+    }
+
+    fn fault_of_scan(&self, shares: &[Self]) -> Option<String> {
+        let scan = self.scan.as_ref()?;
+        if let Some(what) = scan.fault() {
+            return Some(what);
+        }
+        if scan.found == FoundChoice::Deny {
+            return None;
+        }
+        if self.worm.is_some() {
+            let what =
+                "worm needs scan with found = \"deny\": files that are written once are not moved";
+            return Some(String::from(what));
+        }
+        if self.read_only && self.write_list.is_empty() {
+            let what = "read_only = true needs scan with found = \"deny\": the server changes nothing there";
+            return Some(String::from(what));
+        }
+        let folder = scan.quarantine.as_ref()?;
+        let shows = |share: &&Self| folder.starts_with(share.shared_folder());
+        let shown = shares.iter().find(shows)?.name.get_ref();
+        let folder = folder.display();
+        Some(format!(
+            "scan: the quarantine {folder} is in the folder of share {shown}, whose clients would see it"
+        ))
     }
 
     /// The faults of shares whose files are written once.

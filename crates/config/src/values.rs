@@ -285,6 +285,38 @@ words! {
 }
 
 words! {
+    /// A moment at which a file is scanned for viruses.
+    ScanTime: "when" {
+        /// When it is opened to be read.
+        Open = "open",
+        /// When a handle closes that has changed it.
+        Close = "close",
+    }
+}
+
+words! {
+    /// The fate of a file with a virus.
+    FoundChoice: "found" {
+        /// It stays, and is not opened to be read.
+        Deny = "deny",
+        /// It is moved into a folder outside of the share.
+        Quarantine = "quarantine",
+        /// Its name gets another end.
+        Rename = "rename",
+    }
+}
+
+words! {
+    /// The fate of an open of a file that could not be scanned.
+    UnscannedChoice: "unscanned" {
+        /// It succeeds.
+        Allow = "allow",
+        /// It is refused.
+        Deny = "deny",
+    }
+}
+
+words! {
     /// The user of the host as which files are used.
     RunAsChoice: "run_as" {
         /// The user that the server runs as.

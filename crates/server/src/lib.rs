@@ -173,6 +173,15 @@ pub mod share {
     pub use crate::shares::write_once::WriteOnce;
 }
 
+/// Scans of files for viruses by another program.
+#[doc(hidden)]
+pub mod scanning {
+    pub use crate::shares::scanning::{
+        Connect, Direct, FoundAct, ScanCounts, ScanRules, ScanService, Scanner, Scanning,
+        connect_by, connect_unix, remember, remembered,
+    };
+}
+
 #[doc(inline)]
 pub use base::host::begin_thread;
 #[cfg(feature = "plant")]

@@ -434,6 +434,7 @@ fn shares(rows: &[Value]) -> Table {
         let options = [
             ("read_only", "read-only"),
             ("write_once", "write once"),
+            ("scanned", "scanned"),
             ("encrypt", "encrypted"),
             ("hidden", "hidden"),
         ];

@@ -13,4 +13,4 @@ mod share;
 
 pub(crate) use namespaces::{namespaces, with_namespaces};
 pub(crate) use settings::{limits, settings};
-pub(crate) use share::{audited, share};
+pub(crate) use share::{audited, scan_service, share};

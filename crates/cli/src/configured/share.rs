@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_config::{
-    AuditedOperation, BrakeChoice, BrakeSection, CompressChoice, LongTime, RecycleSection,
-    ShareSection, Who, WormSection,
+    AuditedOperation, BrakeChoice, BrakeSection, CompressChoice, FoundChoice, LongTime,
+    RecycleSection, ScanSection, ScanTime, ShareSection, UnscannedChoice, Who, WormSection,
 };
 use frevo_server::Share;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::audit::Operations;
+use frevo_server::scanning::{FoundAct, ScanRules, ScanService, Scanning};
 use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Compress, RecycleBin, WriteOnce};
 use frevo_server::share_access::AccessList;
 use frevo_store::Vfs;
@@ -33,6 +34,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .guest(identities.guest)
         .write_once(section.worm.map(write_once))
         .brake(section.brake.as_ref().map(brake))
+        .scanning(section.scan.as_ref().map(scanning))
         .host_path(section.path.get_ref().to_str())
         .rules(rules(section))
         .posix(section.posix)
@@ -109,6 +111,36 @@ fn brake(section: &BrakeSection) -> BrakeRules {
         lasts: section.lasts.map_or(BRAKE_LASTS, LongTime::duration),
         except: names(&section.except),
         except_paths: section.except_paths.clone(),
+    }
+}
+
+/// Returns the scans for viruses.
+fn scanning(section: &ScanSection) -> Scanning {
+    let found = match (section.found, &section.quarantine) {
+        (FoundChoice::Quarantine, Some(folder)) => FoundAct::Quarantine(folder.clone()),
+        (FoundChoice::Rename, _) => FoundAct::Rename(section.suffix.clone()),
+        _ => FoundAct::Deny,
+    };
+    let rules = ScanRules {
+        at_open: section.scans_at(ScanTime::Open),
+        at_close: section.scans_at(ScanTime::Close),
+        found,
+        max_size: section.max_size.0,
+        lets_unscanned: section.unscanned == UnscannedChoice::Allow,
+        exclude: section.exclude.iter().map(|pattern| Pattern::new(pattern, true)).collect(),
+    };
+    let at_once = usize::try_from(section.at_once).unwrap_or(1);
+    let timeout = Duration::from_secs(section.timeout_seconds.into());
+    Scanning::new(rules, scan_service(&section.service), at_once, timeout)
+}
+
+/// Returns the address of a service that scans.
+pub(crate) fn scan_service(service: &frevo_config::ScanService) -> ScanService {
+    use frevo_config::ScanService as Configured;
+    match service.clone() {
+        Configured::ClamdSocket(path) => ScanService::ClamdSocket(path),
+        Configured::Clamd { host, port } => ScanService::Clamd { host, port },
+        Configured::Icap { host, port, service } => ScanService::Icap { host, port, service },
     }
 }
 

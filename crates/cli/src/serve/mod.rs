@@ -27,6 +27,8 @@ mod rpc;
 mod run;
 pub(crate) mod run_accounts;
 mod running;
+pub(crate) mod scan_connector;
+mod scan_results;
 #[cfg(feature = "traces")]
 pub(crate) mod send_traces;
 mod service_manager;

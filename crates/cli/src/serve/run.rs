@@ -31,6 +31,7 @@ use super::quic;
 use super::rpc::RpcSockets;
 use super::run_accounts::given_names;
 use super::running::Running;
+use super::scan_results::ScanResults;
 use super::service_manager;
 use super::share_edits::{self, Asking};
 use super::signals::Signals;
@@ -55,6 +56,7 @@ pub(super) async fn run(
     let admin = admin_interface::prepare(&plan)?;
     let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
     let target_servers = TargetServers::start(&plan);
+    let _scan_results = ScanResults::prepare(&plan)?;
     let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;

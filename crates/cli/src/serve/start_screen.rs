@@ -82,6 +82,9 @@ impl Screen<'_> {
             if let Some(action) = share.brake_action() {
                 facts.push(format!("brake: {}", action.as_str()));
             }
+            if share.is_scanned() {
+                facts.push(String::from("scanned"));
+            }
             if index == 0 {
                 facts.extend(self.facts());
             }

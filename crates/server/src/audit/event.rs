@@ -66,6 +66,8 @@ kinds! {
     Manage = "manage",
     /// A privilege was used.
     Privilege = "privilege",
+    /// A virus was found in a file.
+    Virus = "virus",
     /// A file was opened.
     Open = "open",
     /// A file, a folder or a hard link was made.

@@ -7,6 +7,7 @@ mod names;
 mod opens;
 mod requests;
 mod rpc;
+mod scans;
 mod shares;
 mod threads;
 
@@ -17,5 +18,6 @@ pub use names::*;
 pub use opens::*;
 pub use requests::*;
 pub use rpc::*;
+pub use scans::*;
 pub use shares::*;
 pub use threads::*;

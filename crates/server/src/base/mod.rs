@@ -19,6 +19,7 @@ pub(crate) mod prefix;
 pub(crate) mod protection_names;
 pub mod quoted;
 pub(crate) mod rates;
+pub(crate) mod scanners;
 pub(crate) mod surplus;
 pub(crate) mod sync;
 pub(crate) mod under_way;

@@ -11,6 +11,7 @@ mod lease;
 mod node;
 mod open;
 mod replay;
+mod scanned;
 mod streams;
 pub(super) mod symlink;
 mod timewarp;
@@ -225,6 +226,10 @@ fn tell_name(rq: &Request<'_>, refusal: &Refusal) {
 async fn complete(create: &Create<'_>, made: Made<'_>, out: &mut Response) -> Outcome {
     let (rq, tree) = (create.rq, create.rq.tree()?);
     let file_created = made.opened.file_created;
+    if let Some(scanning) = create.scanning(&made) {
+        let scanned = Box::pin(create.await_scan(scanning, &made)).await;
+        scanned.map_err(|status| create.discreet(status.into()))?;
+    }
     if made.is_long_to_overwrite() {
         Box::pin(create.shorten(&made)).await?;
     }

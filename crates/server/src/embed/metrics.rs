@@ -1,5 +1,6 @@
 //! Numbers about a running server.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::base::panics;
@@ -7,6 +8,8 @@ use crate::objects::ledger::Kind;
 use crate::objects::rates::FlowNumbers;
 use crate::objects::server::ServerState;
 use crate::shares::recycle::RecycleCounts;
+use crate::shares::scanning::ScanCounts;
+use crate::shares::share::Share;
 
 /// Numbers about a server at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,6 +65,14 @@ pub struct Metrics {
     pub flows_held: u64,
     /// The time that they have waited, all together, microseconds.
     pub flows_held_us: u64,
+    /// Files that were scanned for viruses.
+    pub scans: u64,
+    /// Viruses that scans have found.
+    pub scan_finds: u64,
+    /// Scans that have failed.
+    pub scan_failures: u64,
+    /// Files that wait for a scan or are being scanned.
+    pub scans_waiting: usize,
 }
 
 impl Metrics {
@@ -79,6 +90,7 @@ impl Metrics {
         // A share of a snapshot has the count of its base.
         let own = shares.iter().filter(|share| !share.is_exposed);
         let saved_in_answers = own.map(|share| share.saved.load(Ordering::Relaxed)).sum();
+        let scans = scan_counts(&shares);
         Self {
             brake_alarms: brakes().map(|brake| brake.alarms()).sum(),
             braked_clients: brakes().map(|brake| brake.held().len()).sum(),
@@ -104,6 +116,19 @@ impl Metrics {
             flows_waiting: waited.waiting,
             flows_held: waited.count,
             flows_held_us: waited.micros,
+            scans: scans.scans,
+            scan_finds: scans.finds,
+            scan_failures: scans.failures,
+            scans_waiting: scans.waiting,
         }
     }
+}
+
+/// The sums of the services that scan the files of these shares, each counted once.
+fn scan_counts(shares: &[Arc<Share>]) -> ScanCounts {
+    let all = shares.iter().filter_map(|share| share.scanning.as_ref());
+    let mut scanners: Vec<_> = all.map(|scanning| &scanning.scanner).collect();
+    scanners.sort_by_key(|scanner| Arc::as_ptr(scanner));
+    scanners.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    scanners.into_iter().fold(ScanCounts::default(), |sum, scanner| sum.and(scanner.counts()))
 }

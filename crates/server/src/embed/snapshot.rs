@@ -248,6 +248,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         hidden: share.hidden,
         write_once: share.write_once.is_some(),
         brake: share.brake.as_deref().map(brake_status),
+        scanned: share.scanning.is_some(),
         guests: share.guest_access().map(|_| match share.lets_guests_write() {
             true => "write",
             false => "read",

@@ -352,6 +352,8 @@ pub struct ShareStatus {
     pub write_once: bool,
     /// The brake on clients that change files as ransomware does. None without one.
     pub brake: Option<BrakeStatus>,
+    /// True if files are scanned for viruses.
+    pub scanned: bool,
     /// `read` or `write`: the rights of clients without an account. None where the share lets no guest
     /// in.
     pub guests: Option<&'static str>,

@@ -12,7 +12,7 @@ use frevo_wire::command::create::CreateAction;
 use frevo_wire::dtyp::{AccessMask, SecurityDescriptor, SecurityInformation, Sid};
 
 use crate::access::domain_names::DomainNames;
-use crate::audit::{Event, Kind, Operations};
+use crate::audit::{Audit, Event, Kind, Operations};
 use crate::base::host;
 use crate::base::limits::AUDIT_VALUE_BYTES;
 use crate::base::quoted::cut;
@@ -143,6 +143,13 @@ impl TreeConnect {
         if let Some(audit) = &self.share.audit {
             audit.audit.emit(self.signed(event()));
         }
+    }
+
+    /// The audit log with the event of a virus in a file, whatever the share wants. None without a log.
+    pub(crate) fn virus_event(&self, path: &Name) -> Option<(Audit, Event)> {
+        let audit = self.share.audit.as_ref()?;
+        let event = self.signed(Event::new(Kind::Virus)).with("path", path_of(&path.to_string()));
+        Some((audit.audit.clone(), event))
     }
 
     fn signed(&self, event: Event) -> Event {

@@ -2,6 +2,7 @@
 
 pub(crate) mod closing;
 mod deletion;
+pub(crate) mod scanned;
 mod vanishing;
 
 use std::fmt;
@@ -362,6 +363,7 @@ impl Open {
             }
             if file.written.load(Ordering::Acquire) || file.altered.load(Ordering::Relaxed) {
                 self.record_written(file);
+                self.scan_changed(file);
             }
             actor = files.leases.has_directories().then(|| file.in_directory());
             // MS-FSA 2.1.5.5 phase 3: closing a written file updates its entry in the directory.

@@ -155,6 +155,7 @@ impl ServerState {
         }
         let is_stricter = (share.encrypt && !tree.share.encrypt)
             || (share.hide_unreadable && !tree.share.hide_unreadable)
+            || share.scanning.as_deref() != tree.share.scanning.as_deref()
             || share.write_once.as_deref() != tree.share.write_once.as_deref()
             || share.brake.as_deref() != tree.share.brake.as_deref()
             || !share.run_as.is_same(&tree.share.run_as);

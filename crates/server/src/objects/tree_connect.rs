@@ -80,6 +80,11 @@ impl TreeConnect {
         }
     }
 
+    /// The epoch of the share when it was connected.
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
     /// True while requests that have begun may change files and be answered: this server has owned
     /// the share since it was connected.
     pub fn is_served(&self) -> bool {

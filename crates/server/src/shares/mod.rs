@@ -23,6 +23,7 @@ pub(crate) mod posix;
 pub(crate) mod protection;
 pub(crate) mod quota;
 pub(crate) mod recycle;
+pub(crate) mod scanning;
 pub(crate) mod scope;
 pub(crate) mod seat;
 pub(crate) mod share;

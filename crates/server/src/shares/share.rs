@@ -30,6 +30,7 @@ use crate::shares::impersonation;
 use crate::shares::life::Life;
 use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
 use crate::shares::recycle::RecyclingVfs;
+use crate::shares::scanning::Scanning;
 use crate::shares::time_machine::Limit;
 use crate::shares::write_once::{WriteOnce, WriteOnceVfs};
 
@@ -193,6 +194,8 @@ pub struct Share {
     pub(crate) write_once: Option<Arc<WriteOnce>>,
     /// The brake on clients that change files as ransomware does; none: they are not looked at.
     pub(crate) brake: Option<Arc<Brake>>,
+    /// The scans of its files for viruses; none: they are not scanned.
+    pub(crate) scanning: Option<Arc<Scanning>>,
 }
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
@@ -308,6 +311,7 @@ impl Share {
             guest: None,
             write_once: None,
             brake: None,
+            scanning: None,
         }
     }
 
@@ -402,7 +406,8 @@ impl Share {
                 impersonation::for_user(recycling(Some(credentials.uid())), Arc::new(actor), gate)
             }
         };
-        Some(Arc::new(Self { target: Target::Disk(acting), ..Self::clone(&self) }))
+        let scanning = self.scanning.as_ref().map(|scanning| Arc::new(scanning.of(files)));
+        Some(Arc::new(Self { target: Target::Disk(acting), scanning, ..Self::clone(&self) }))
     }
 
     /// True if a tree connect has other files than the folder's own.
@@ -495,6 +500,11 @@ impl Share {
     /// Returns what its brake does when it takes hold of a client. None without a brake.
     pub fn brake_action(&self) -> Option<BrakeAction> {
         self.brake.as_ref().map(|brake| brake.action())
+    }
+
+    /// True for a share whose files are scanned for viruses.
+    pub const fn is_scanned(&self) -> bool {
+        self.scanning.is_some()
     }
 
     /// The file system. None for IPC$, which has pipes.

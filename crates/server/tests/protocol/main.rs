@@ -24,6 +24,7 @@ mod negotiation;
 mod off_core;
 mod protected;
 mod rates;
+mod scanning;
 mod secure_transport;
 mod sessions;
 mod sharing;

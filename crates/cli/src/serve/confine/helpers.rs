@@ -4,6 +4,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use frevo_config::ScanService;
 use frevo_fences::Kind;
 use frevo_fences::hands::SetUp;
 use frevo_snapshot_hands::{Kind as SnapshotKind, SetUp as SnapshotSetUp};
@@ -137,6 +138,33 @@ pub(in crate::serve) fn confine_targets(port: u16) {
     let _ = landlock::confine_to_probing(port);
     let _ = privileges::drop_all_capabilities();
     let _ = Helper::Targets.confine_calls();
+}
+
+/// Takes from the process that connects with virus scanners all but resolving names, connections to the port
+/// or the folder of the service, and to name servers. If root's server has a socket that its group alone
+/// may use, the process is in that group.
+pub(in crate::serve) fn confine_scanners(service: &ScanService) {
+    frevo_posix::inherited::close_all();
+    let _ = privileges::close_memory();
+    let (mut port, mut folder, mut group) = (None, None, None);
+    match service {
+        ScanService::ClamdSocket(path) => {
+            folder = path.parent();
+            let there = std::fs::metadata(path).ok().filter(|there| there.mode() & 0o002 == 0);
+            // The group of root has no use: this process is to be nobody's.
+            group = there.map(|there| there.gid()).filter(|group| *group != 0);
+        }
+        ScanService::Clamd { port: own, .. } | ScanService::Icap { port: own, .. } => {
+            port = Some(*own);
+        }
+    }
+    match group {
+        Some(group) => privileges::become_nobody_in(group),
+        None => privileges::become_nobody(),
+    }
+    let _ = landlock::confine_to_scanners(port.as_slice(), folder.as_slice());
+    let _ = privileges::drop_all_capabilities();
+    let _ = Helper::Scanners.confine_calls();
 }
 
 /// Takes from the process that sends traces all but connections to one port.

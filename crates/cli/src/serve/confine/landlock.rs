@@ -202,15 +202,23 @@ pub(super) fn confine_to_reading() -> Result<(), String> {
 /// Confines this process to reading files of the system, as resolving names takes, and to connecting over TCP to
 /// `port` and to name servers. It signals nobody.
 pub(super) fn confine_to_probing(port: u16) -> Result<(), String> {
-    /// The port of name servers.
-    const DNS: u16 = 53;
+    confine_to_scanners(&[port], &[])
+}
+
+/// The port of name servers.
+const DNS: u16 = 53;
+
+/// As [`confine_to_probing`], with several ports, and with sockets in `folders`.
+pub(super) fn confine_to_scanners(ports: &[u16], folders: &[&Path]) -> Result<(), String> {
     let mut rules = alone(without_network()).map_err(lacking)?;
     for place in NAME_SERVICE {
         rules = grant(rules, Path::new(place), READ)?;
     }
-    for port in [port, DNS] {
+    for port in ports.iter().copied().chain([DNS]) {
         rules = grant_port(rules, port, AccessNet::ConnectTcp)?;
     }
+    let folders: Vec<&str> = folders.iter().filter_map(|folder| folder.to_str()).collect();
+    rules = grant_sockets(rules, &folders)?;
     restrict(grant_sockets(rules, SERVICES)?)
 }
 

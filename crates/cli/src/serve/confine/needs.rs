@@ -90,6 +90,8 @@ impl Needs {
             || share.force_user.is_some()
             || share.guest.is_some();
         self.commits_files |= share.worm.is_some();
+        let quarantine = share.scan.as_ref().and_then(|scan| scan.quarantine.as_deref());
+        self.written.extend(quarantine.map(real));
         self.sets_privileged_attributes |= !is_read_only
             && !matches!(share.nt_acls, Some(NtAclsChoice::Posix | NtAclsChoice::Off));
     }

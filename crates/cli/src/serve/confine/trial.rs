@@ -13,6 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use frevo_config::ScanService;
 use frevo_fences::Kind;
 use frevo_fences::hands::{SetUp, UnitSetUp};
 use rustix::net::{AddressFamily, SendFlags, SocketType};
@@ -50,6 +51,10 @@ fn run_as_helper(helper: &str, attempt: &str) -> Done {
         "discovery" => lacks = helpers::confine_discovery(),
         "directory" => helpers::confine_directory(),
         "targets" => helpers::confine_targets(SMB_PORT),
+        "scanners" => {
+            let path = std::path::PathBuf::from("/run/clamav/clamd.ctl");
+            helpers::confine_scanners(&ScanService::ClamdSocket(path));
+        }
         "hands" => {
             frevo_posix::inherited::close_all();
             lacks = helpers::confine_hands(&SetUp::default());

@@ -9,6 +9,7 @@ use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
 use crate::shares::brake::{Brake, BrakeRules};
 use crate::shares::guests::GuestAccess;
+use crate::shares::scanning::Scanning;
 use crate::shares::time_machine::Limit;
 use crate::shares::write_once::WriteOnce;
 
@@ -115,6 +116,13 @@ impl Share {
             (brake, _) => brake,
         };
         Self { brake, ..self }
+    }
+
+    /// Sets the scans of its files for viruses. None: they are not scanned.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn scanning(self, scanning: impl Into<Option<Scanning>>) -> Self {
+        Self { scanning: scanning.into().map(Arc::new), ..self }
     }
 
     /// Sets the rights of clients without an account. None: there are no guests.

@@ -19,6 +19,8 @@ pub(in crate::serve::confine) enum Helper {
     Directory,
     /// Probes servers of targets.
     Targets,
+    /// Connects with virus scanners.
+    Scanners,
     /// Runs Samba's programs, which ask winbind.
     Winbind,
     /// Acts for a node of a cluster; on disks of SCSI too.
@@ -61,7 +63,7 @@ impl Helper {
             Self::Discovery => allow(&[syscalls::DISCOVERY]),
             #[cfg(feature = "traces")]
             Self::Traces => {}
-            Self::Names { .. } | Self::Directory | Self::Targets => {
+            Self::Names { .. } | Self::Directory | Self::Targets | Self::Scanners => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD]);
             }
             Self::Hands { disks } => {
@@ -122,7 +124,11 @@ impl Helper {
     fn sockets(self) -> Result<Vec<SeccompRule>, BackendError> {
         let mut sockets = Vec::new();
         let (has_streams, has_datagrams) = match self {
-            Self::Discovery | Self::Directory | Self::Targets | Self::Hands { .. } => (true, true),
+            Self::Discovery
+            | Self::Directory
+            | Self::Targets
+            | Self::Scanners
+            | Self::Hands { .. } => (true, true),
             Self::Names { network } => (network, network),
             Self::NamesKeeper => (true, true),
             Self::Winbind | Self::SnapshotHands => (false, false),
