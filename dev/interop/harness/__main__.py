@@ -53,6 +53,7 @@ from .peers import (  # noqa: F401
     recycle,
     rough,
     rpc,
+    scanning,
     security,
     service,
     shadow_copies,

@@ -18,6 +18,23 @@ INTERFACE_TOLD = "198.19.41.1"
 # On the shares smbd acts as root, as Frevo does here, since the host may put files of root there.
 AS_ROOT = ["-s", "force user = root"]
 
+# A share of smbd that clamd scans, with the act on a find. Nothing is remembered, since smbd remembers by
+# name and time alone.
+VIRUSFILTER = """{name}=vfs objects = virusfilter
+virusfilter:scanner = clamav
+virusfilter:socket path = {directory}/clamd.ctl
+virusfilter:scan on open = yes
+virusfilter:block access on error = yes
+virusfilter:cache entry limit = 0
+virusfilter:infected file action = {action}
+virusfilter:rename suffix = .infected
+virusfilter:quarantine directory = {directory}/quarantine
+read only = no
+force user = root"""
+
+# The shares that are scanned, with smbd's act on a find.
+SCANNED = {"inbox": "nothing", "renamed": "rename", "moved": "quarantine", "icap": "nothing"}
+
 # By default Frevo requires encryption and signatures, and smbd only offers them. Here Frevo only
 # offers them, too, so that each client uses the protection that its check names. Other profiles say
 # so in their name.
@@ -186,10 +203,40 @@ PROFILES = {
         [*OFFERED, "-m", 'archive=worm = { after = "3 seconds" }'],
         [*AS_ROOT, "-M", "archive=vfs objects = worm\nworm:grace_period = 3\nread only = no\nforce user = root"],
     ),
+    # clamd and c-icap are started by the groups, clamd also at {directory}/clamd.ctl.
+    "scanning": (
+        [
+            *OFFERED,
+            "-m",
+            'inbox=scan = { service = "clamd://{address}:3310" }',
+            "-m",
+            'renamed=scan = { service = "clamd://{address}:3310", found = "rename" }',
+            "-m",
+            'moved=scan = { service = "clamd://{address}:3310", found = "quarantine", '
+            'quarantine = "{directory}/quarantine" }',
+            "-m",
+            'icap=scan = { service = "icap://{address}:1344/virus_scan" }',
+        ],
+        [
+            *AS_ROOT,
+            *(
+                part
+                for name, action in SCANNED.items()
+                for part in ("-M", VIRUSFILTER.replace("{name}", name).replace("{action}", action))
+            ),
+        ],
+    ),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
 }
+
+
+def filled(text, known):
+    """Returns a text with values in place of their names."""
+    for name, value in known.items():
+        text = text.replace(name, value)
+    return text
 
 
 def newer_samba(version):
@@ -215,11 +262,15 @@ class Server:
         self.directory = Path(tempfile.mkdtemp(prefix=f"{kind}-{profile}.", dir=os.environ["TMPDIR"]))
         self.path, self.path2 = self.directory / "share", self.directory / "share2"
         self.port, self.disk = port, disk
+        if profile == "scanning":
+            # Frevo is confined to folders that are there when it starts.
+            (self.directory / "quarantine").mkdir()
         if disk:
             disk.attach(self.directory)
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")
         args = [with_it, "-a", address, "-p", str(port), "-d", self.directory]
-        args += [a.replace("{address}", address) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
+        known = {"{address}": address, "{directory}": str(self.directory)}
+        args += [filled(a, known) for a in PROFILES[profile][0 if kind == "frevo" else 1]]
         args += more
         if kind == "frevo":
             # From 4.18 on smbd updates write times at once, as Windows 10 does.
