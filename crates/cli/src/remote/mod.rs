@@ -23,7 +23,7 @@ mod dos_attributes;
 mod endpoint;
 mod equality;
 mod failures;
-mod filter;
+pub(crate) mod filter;
 mod get;
 mod links;
 mod listing;

@@ -24,6 +24,17 @@ pub(super) struct Files {
     pub(super) only_lists: bool,
 }
 
+/// The file that may have a path before data comes back to it.
+#[derive(Debug, Clone, Copy)]
+enum Expected {
+    /// Only this one, which gets the data.
+    Of(u64),
+    /// Only this one, which goes aside.
+    Aside(u64),
+    /// None.
+    Free,
+}
+
 const READ: OpenHow = OpenHow { kind: KindWanted::NotDirectory, read: true, ..OpenHow::LOOK };
 const WRITE: OpenHow = OpenHow { write: true, ..READ };
 const MAKE: OpenHow = OpenHow { existence: Existence::MustNotExist, ..WRITE };
@@ -46,12 +57,15 @@ impl Files {
     pub(super) fn carry_out(&self, step: &Step) -> Result<String, String> {
         match step {
             Step::MoveBack { file, from, to } => self.move_back(*file, from, to),
-            Step::Rewrite { path, before } => self.rewrite(path, *before),
-            Step::BringBack { file, path, last, before, bin } => {
+            Step::Rewrite { file, path, before } => {
+                self.rewrite(path, *before, Expected::Of(*file))
+            }
+            Step::BringBack { file, path, last, before, bin, aside } => {
                 let binned = bin.as_deref().and_then(|user| self.find_in_bin(user, last, *file));
+                let expected = aside.map_or(Expected::Free, Expected::Aside);
                 match binned {
-                    Some(binned) => self.from_bin(&binned, path),
-                    None => self.rewrite(path, *before),
+                    Some(binned) => self.from_bin(&binned, path, expected),
+                    None => self.rewrite(path, *before, expected),
                 }
             }
         }
@@ -73,26 +87,44 @@ impl Files {
         Ok(String::from("renamed back"))
     }
 
-    /// Puts a file of a recycle bin into its place. If there is a file, that gets its data.
-    fn from_bin(&self, binned: &Name, path: &str) -> Result<String, String> {
-        let done = String::from("from the recycle bin");
-        let to = name(path)?;
+    /// Puts a file of a recycle bin into its place.
+    fn from_bin(&self, binned: &Name, path: &str, expected: Expected) -> Result<String, String> {
         let source = self.vfs.open(binned, &READ).map_err(told)?;
-        if self.only_lists {
-            return Ok(done);
+        self.check(path, expected)?;
+        if !self.only_lists {
+            self.clear(path, expected)?;
+            self.make_folders(path)?;
+            self.vfs.rename(binned, source.stat.key, &name(path)?, false).map_err(told)?;
         }
-        match self.vfs.stat(&to) {
-            Ok(_) => self.fill(path, &source)?,
-            Err(_) => {
-                self.make_folders(path)?;
-                self.vfs.rename(binned, source.stat.key, &to, false).map_err(told).map(drop)?;
+        Ok(String::from("from the recycle bin"))
+    }
+
+    /// Refuses a path that has another file than the journal says: nothing of it may be lost.
+    fn check(&self, path: &str, expected: Expected) -> Result<(), String> {
+        let there = match self.vfs.stat(&name(path)?) {
+            Err(Fault::NotFound | Fault::PathNotFound) => return Ok(()),
+            there => there.map_err(told)?.key.inode,
+        };
+        match expected {
+            Expected::Of(file) | Expected::Aside(file) if file == there => Ok(()),
+            _ => Err(String::from("another file has its name")),
+        }
+    }
+
+    /// Gives the file of the session that has a path another name, so that the one from before can be made.
+    fn clear(&self, path: &str, expected: Expected) -> Result<(), String> {
+        let Expected::Aside(file) = expected else { return Ok(()) };
+        let (from, to) = (name(path)?, name(&format!("{path}.before-undo"))?);
+        match self.vfs.stat(&from) {
+            Ok(there) if there.key.inode == file => {
+                self.vfs.rename(&from, there.key, &to, false).map(drop).map_err(told)
             }
+            _ => Ok(()),
         }
-        Ok(done)
     }
 
     /// Gives a file the data of the newest snapshot before a second.
-    fn rewrite(&self, path: &str, before: Moment) -> Result<String, String> {
+    fn rewrite(&self, path: &str, before: Moment, expected: Expected) -> Result<String, String> {
         let name = name(path)?;
         let moments = self.vfs.snapshots(&Name::root()).map_err(told)?;
         let taken = moments.into_iter().filter(|taken| *taken < before).max();
@@ -106,23 +138,33 @@ impl Files {
             }
             opened => opened.map_err(told)?,
         };
+        self.check(path, expected)?;
         if !self.only_lists {
-            self.fill(path, &source)?;
+            self.clear(path, expected)?;
+            self.fill(path, &source, expected)?;
         }
         Ok(format!("from the snapshot {taken}"))
     }
 
     /// Gives a file the data of another one. A file that is made gets the owner and the rights, too.
-    fn fill(&self, path: &str, source: &Opened) -> Result<(), String> {
+    fn fill(&self, path: &str, source: &Opened, expected: Expected) -> Result<(), String> {
         let name = &name(path)?;
         let target = match self.vfs.open(name, &WRITE) {
             Err(Fault::NotFound | Fault::PathNotFound) => {
                 self.make_folders(path)?;
                 let made = self.vfs.open(name, &MAKE).map_err(told)?;
-                protect(&*made.node, source)?;
+                let without = |_: &String| _ = self.vfs.remove(name, made.stat.key);
+                protect(&*made.node, source).inspect_err(without)?;
                 made
             }
-            opened => opened.map_err(told)?,
+            opened => {
+                let opened = opened.map_err(told)?;
+                // It could have changed since it was looked at.
+                if !matches!(expected, Expected::Of(file) if file == opened.stat.key.inode) {
+                    return Err(String::from("another file has its name"));
+                }
+                opened
+            }
         };
         copy(&*source.node, &*target.node)?;
         let Stat { created, written, attributes, .. } = source.stat;
@@ -247,7 +289,11 @@ mod tests {
 
     fn bring_back(file: u64, path: &str, bin: Option<&str>) -> Step {
         let (path, bin) = (path.to_owned(), bin.map(str::to_owned));
-        Step::BringBack { file, last: path.clone(), path, before: at(13), bin }
+        Step::BringBack { file, last: path.clone(), path, before: at(13), bin, aside: None }
+    }
+
+    fn rewrite(file: u64, path: &str, before: Moment) -> Step {
+        Step::Rewrite { file, path: path.to_owned(), before }
     }
 
     #[test]
@@ -260,8 +306,8 @@ mod tests {
                 from: "b.locked".into(),
                 to: "b".into(),
             },
-            Step::Rewrite { path: "b".into(), before: at(13) },
-            Step::Rewrite { path: "papers/a".into(), before: at(14) },
+            rewrite(share.inode("b.locked"), "b", at(13)),
+            rewrite(share.inode("papers/a"), "papers/a", at(14)),
             bring_back(1, "gone/deep/c", None),
             bring_back(thrown, "papers/d", Some("ann")),
         ];
@@ -298,11 +344,32 @@ mod tests {
         refused(&back(locked + 1), "another file has its new name");
         fs::write(share.folder.path().join("b"), "new").unwrap();
         refused(&back(locked), "another file has its old name");
-        refused(&Step::Rewrite { path: "b".into(), before: at(10) }, "no snapshot from before");
-        refused(&Step::Rewrite { path: "e".into(), before: at(13) }, "does not have it");
-        refused(&Step::Rewrite { path: "../b".into(), before: at(13) }, "");
+        let new = share.inode("b");
+        refused(&rewrite(new, "b", at(10)), "no snapshot from before");
+        refused(&rewrite(new, "e", at(13)), "does not have it");
+        refused(&rewrite(new, "../b", at(13)), "");
         let listing = Files { only_lists: true, ..share.files };
-        assert!(listing.carry_out(&Step::Rewrite { path: "b".into(), before: at(13) }).is_ok());
+        assert!(listing.carry_out(&rewrite(new, "b", at(13))).is_ok());
         assert_eq!(fs::read_to_string(share.folder.path().join("b")).unwrap(), "new");
+    }
+
+    #[test]
+    fn only_the_files_of_the_journal_are_written() {
+        let share = Share::new();
+        // A hard link, or a file that somebody has made since, has the path.
+        fs::write(share.folder.path().join("b"), "of somebody else").unwrap();
+        for step in [rewrite(share.inode("b.locked"), "b", at(13)), bring_back(7, "b", None)] {
+            let why = share.files.carry_out(&step).unwrap_err();
+            assert_eq!(why, "another file has its name");
+        }
+        assert_eq!(share.text("b").as_deref(), Some("of somebody else"));
+        // The session's own file in the place of an old one is kept beside it.
+        let Step::BringBack { file, path, last, before, bin, .. } = bring_back(7, "b", None) else {
+            unreachable!()
+        };
+        let aside = Some(share.inode("b"));
+        share.files.carry_out(&Step::BringBack { file, path, last, before, bin, aside }).unwrap();
+        assert_eq!(share.text("b").as_deref(), Some("before"));
+        assert_eq!(share.text("b.before-undo").as_deref(), Some("of somebody else"));
     }
 }

@@ -9,11 +9,14 @@ mod plan;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueHint};
 use frevo_config::{Config, ShareSection};
 use frevo_server::share::RecycleBin;
 use frevo_store::Vfs;
+use frevo_store::snapshot::Moment;
+use frevo_wire::dtyp::FileTime;
 
 use crate::config_sources::Sources;
 use crate::configured::folder;
@@ -32,9 +35,15 @@ pub(crate) struct Undo {
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG, value_hint = ValueHint::FilePath)]
     config: PathBuf,
 
-    /// Session whose changes are undone, as `frevo brake` and the audit log show it
-    #[arg(long, value_name = "ID")]
-    session: String,
+    /// Session whose changes are undone, as `frevo brake` and the audit log show it; several sessions
+    /// of one attack are undone together
+    #[arg(long = "session", value_name = "ID", required = true)]
+    sessions: Vec<String>,
+
+    /// Time of the first change that is undone: a date such as 2026-11-22T10:00, or an age such as 2h
+    /// [default: an hour before the last change of these sessions]
+    #[arg(long, value_name = "WHEN", value_parser = crate::remote::filter::parse_when)]
+    since: Option<SystemTime>,
 
     /// Share [default: all that have a brake]
     #[arg(long, value_name = "NAME")]
@@ -47,17 +56,16 @@ pub(crate) struct Undo {
 
 pub(crate) const UNDO_HELP: &str = "\
 Only shares with [share.brake] have a journal of changes. Files come back from the recycle bin and from \
-snapshots; new files of the session are left. Run it as the user of the server, on its machine, while the \
+snapshots; new files of the session are left. Look at --list first: from --since on all changes of the session \
+are undone, not those of the attack alone. Run it as the user of the server, on its machine, while the \
 client is held or away; `frevo brake release` comes afterwards.
 
 Exit codes: 0 ok, 1 failed, or something could not be undone, 2 usage, 3 bad configuration, 6 not found";
 
 pub(crate) fn run(undo: &Undo) -> Done {
     let config = Sources::read(&undo.config)?.config()?;
-    let session = session_id(&undo.session).ok_or_else(|| {
-        let text = format!("\"{}\" is no id of a session, such as 0x1f00", undo.session);
-        Failure::new(Exit::Usage, text)
-    })?;
+    let sessions: Vec<u64> = undo.sessions.iter().map(|id| parsed(id)).collect::<Result<_, _>>()?;
+    let since = undo.since.map(second).transpose()?;
     let is_meant = |share: &&ShareSection| {
         let name = share.name.get_ref();
         undo.share.as_ref().is_none_or(|wanted| name.as_str().eq_ignore_ascii_case(wanted))
@@ -70,10 +78,10 @@ pub(crate) fn run(undo: &Undo) -> Done {
     }
     let mut all = Undone::default();
     for share in shares {
-        all.add(of_share(&config, share, session, undo.list)?);
+        all.add(of_share(&config, share, &Wanted { sessions: &sessions, since }, undo.list)?);
     }
     if !all.has_found {
-        let text = format!("no journal has a change of session {}", undo.session);
+        let text = format!("no journal has a change of session {}", undo.sessions.join(", "));
         return Err(Failure::new(Exit::NotFound, text));
     }
     print(all.text.as_bytes())?;
@@ -82,6 +90,33 @@ pub(crate) fn run(undo: &Undo) -> Done {
         1 => Err(Failure::new(Exit::Failed, "1 file could not be brought back")),
         left => Err(Failure::new(Exit::Failed, format!("{left} files could not be brought back"))),
     }
+}
+
+fn parsed(id: &str) -> Result<u64, Failure> {
+    session_id(id).ok_or_else(|| {
+        let text = format!("\"{id}\" is no id of a session, such as 0x1f00");
+        Failure::new(Exit::Usage, text)
+    })
+}
+
+/// The second of a time.
+fn second(time: SystemTime) -> Result<Moment, Failure> {
+    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let time = i64::try_from(seconds).ok().map(|seconds| FileTime::from_unix(seconds, 0));
+    let moment = time.and_then(Moment::of);
+    moment.ok_or_else(|| Failure::new(Exit::Usage, "--since is a time of no calendar"))
+}
+
+/// The second an hour earlier: the brake looks no further back either.
+fn an_hour_before(moment: Moment) -> Moment {
+    let (seconds, _) = moment.time().to_unix();
+    Moment::of(FileTime::from_unix(seconds.saturating_sub(3_600), 0)).unwrap_or(moment)
+}
+
+/// The changes that are undone.
+struct Wanted<'a> {
+    sessions: &'a [u64],
+    since: Option<Moment>,
 }
 
 /// The lines about what was undone.
@@ -108,7 +143,7 @@ impl Undone {
 fn of_share(
     config: &Config,
     share: &ShareSection,
-    session: u64,
+    wanted: &Wanted<'_>,
     only_lists: bool,
 ) -> Result<Undone, Failure> {
     let name = share.name.get_ref().as_str();
@@ -116,9 +151,11 @@ fn of_share(
     let journal = Journal::read(&path)
         .map_err(Failure::failed(format!("cannot read the journal {}", path.display())))?;
     let mut undone = Undone::default();
-    let Some(own) = journal.entries.iter().find(|entry| entry.session == session) else {
+    let own = journal.entries.iter().filter(|entry| wanted.sessions.contains(&entry.session));
+    let Some(own) = own.max_by_key(|entry| entry.at) else {
         return Ok(undone);
     };
+    let since = wanted.since.unwrap_or_else(|| an_hour_before(own.at));
     undone.has_found = true;
     let is_of_all = share.user_part().is_none();
     let entries: Vec<Entry> =
@@ -128,11 +165,12 @@ fn of_share(
         bin_of: share.recycle.as_ref().map(|recycle| bin_of(recycle.folder.as_str())),
         only_lists,
     };
-    undone.line(&format!("share {name}, session {session:#x} of {}:", own.user));
+    let session = own.session;
+    undone.line(&format!("share {name}, session {session:#x} of {}, since {since}:", own.user));
     if journal.lost > 0 {
         undone.line(&format!("  {} changes are not in the journal", journal.lost));
     }
-    carry_out(&files, &plan(&entries, session), &mut undone);
+    carry_out(&files, &plan(&entries, wanted.sessions, since), &mut undone);
     Ok(undone)
 }
 
@@ -161,6 +199,8 @@ fn carry_out(files: &Files, plan: &Plan, undone: &mut Undone) {
 
 /// The folder of a share, or that of its user.
 fn vfs_of(share: &ShareSection, user: &str) -> Result<Arc<dyn Vfs>, Failure> {
+    // A link that the session made must not lead to another file.
+    let share = &ShareSection { follow_symlinks: false, ..share.clone() };
     if share.user_part().is_some() {
         let found = folder::of_users(share).and_then(|folders| folders.of(user));
         return found.ok_or_else(|| {

@@ -12,7 +12,7 @@ pub(super) enum Step {
     /// A file goes back to its name.
     MoveBack { file: u64, from: String, to: String },
     /// The data of a file that is there is that of a snapshot before `before` again.
-    Rewrite { path: String, before: Moment },
+    Rewrite { file: u64, path: String, before: Moment },
     /// A file that was removed or replaced is there again, from the recycle bin or a snapshot.
     BringBack {
         file: u64,
@@ -22,6 +22,8 @@ pub(super) enum Step {
         before: Moment,
         /// The account whose recycle bin has it; None for a file that was replaced: it went nowhere.
         bin: Option<String>,
+        /// The file of the session that has its path now. It goes aside.
+        aside: Option<u64>,
     },
 }
 
@@ -93,19 +95,22 @@ impl Story {
                     last: entry.path.clone(),
                     before: written.unwrap_or(entry.at),
                     bin: is_whole.then(|| entry.user.clone()),
+                    aside: None,
                 });
             }
         }
     }
 }
 
-/// Makes the plan for a session. What another session has changed since is left as it is.
-pub(super) fn plan(entries: &[Entry], session: u64) -> Plan {
+/// Makes the plan for the changes of some sessions from a second on. What another session has changed since
+/// is left as it is.
+pub(super) fn plan(entries: &[Entry], sessions: &[u64], since: Moment) -> Plan {
     let mut story = Story::default();
-    let own = || entries.iter().enumerate().filter(|(_, entry)| entry.session == session);
-    own().for_each(|(at, entry)| story.add(at, entry));
+    let is_own = |entry: &Entry| sessions.contains(&entry.session);
+    let own = entries.iter().enumerate().filter(|(_, entry)| is_own(entry) && entry.at >= since);
+    own.for_each(|(at, entry)| story.add(at, entry));
     let mut others: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    for (at, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.session != session) {
+    for (at, entry) in entries.iter().enumerate().filter(|(_, entry)| !is_own(entry)) {
         others.insert(&entry.path, (at, &entry.user));
         if let Change::Renamed(to) = &entry.change {
             others.insert(to, (at, &entry.user));
@@ -130,13 +135,16 @@ pub(super) fn plan(entries: &[Entry], session: u64) -> Plan {
         if path != origin {
             moved.push(Step::MoveBack { file: *file, from: path.clone(), to: origin.clone() });
         }
-        rewritten.extend(written.map(|before| Step::Rewrite { path: origin.clone(), before }));
+        let rewrite = |before| Step::Rewrite { file: *file, path: origin.clone(), before };
+        rewritten.extend(written.map(rewrite));
     }
-    for step in &story.gone {
-        let Step::BringBack { path, .. } = step else { continue };
+    for mut step in story.gone {
+        let Step::BringBack { path, aside, .. } = &mut step else { continue };
+        let made = story.present.get(path).filter(|there| there.origin.is_none());
+        *aside = made.map(|there| there.file);
         match changed_since(path) {
             Some(why) => plan.left.push(Left { path: path.clone(), why }),
-            None => rewritten.push(step.clone()),
+            None => rewritten.push(step),
         }
     }
     plan.steps = moved;
@@ -169,12 +177,12 @@ mod tests {
             entry(2, 1, "a", 7, Change::Wrote),
             entry(3, 1, "a", 7, renamed("a.locked")),
         ];
-        let plan = plan(&entries, 1);
+        let plan = plan(&entries, &[1], second(0));
         assert_eq!(
             plan.steps,
             [
                 Step::MoveBack { file: 7, from: "a.locked".into(), to: "a".into() },
-                Step::Rewrite { path: "a".into(), before: second(1) },
+                Step::Rewrite { file: 7, path: "a".into(), before: second(1) },
             ]
         );
         assert!(plan.left.is_empty() && plan.made.is_empty());
@@ -193,17 +201,39 @@ mod tests {
             entry(7, 1, "y", 102, Change::Made),
             entry(8, 1, "y", 102, Change::Removed),
         ];
-        let plan = plan(&entries, 1);
-        let back = |file, path: &str, before, bin: Option<&str>| Step::BringBack {
+        let plan = plan(&entries, &[1], second(0));
+        let back = |file, path: &str, before, bin: Option<&str>, aside| Step::BringBack {
             file,
             path: path.into(),
             last: path.into(),
             before: second(before),
             bin: bin.map(str::to_owned),
+            aside,
         };
-        let steps = [back(7, "a", 2, Some("ann")), back(8, "b", 4, None), back(9, "c", 5, None)];
+        let steps = [
+            back(7, "a", 2, Some("ann"), None),
+            back(8, "b", 4, None, Some(101)),
+            back(9, "c", 5, None, None),
+        ];
         assert_eq!(plan.steps, steps);
         assert_eq!(plan.made, ["a.locked", "b"]);
+    }
+
+    #[test]
+    fn work_from_before_the_attack_stays_and_sessions_are_one_story() {
+        let entries = [
+            entry(1, 1, "a", 7, Change::Wrote),
+            entry(2, 1, "kept", 8, Change::Removed),
+            entry(20, 1, "a", 7, Change::Wrote),
+            entry(21, 2, "a", 7, renamed("a.locked")),
+        ];
+        let plan = plan(&entries, &[1, 2], second(10));
+        let steps = [
+            Step::MoveBack { file: 7, from: "a.locked".into(), to: "a".into() },
+            Step::Rewrite { file: 7, path: "a".into(), before: second(20) },
+        ];
+        assert_eq!(plan.steps, steps);
+        assert!(plan.left.is_empty() && plan.made.is_empty());
     }
 
     #[test]
@@ -216,11 +246,11 @@ mod tests {
             entry(5, 1, "c", 9, Change::Removed),
             entry(6, 2, "z", 10, renamed("c")),
         ];
-        let plan = plan(&entries, 1);
-        assert_eq!(plan.steps, [Step::Rewrite { path: "a".into(), before: second(2) }]);
+        let plan = plan(&entries, &[1], second(0));
+        assert_eq!(plan.steps, [Step::Rewrite { file: 7, path: "a".into(), before: second(2) }]);
         let left: Vec<&str> = plan.left.iter().map(|left| &*left.path).collect();
         assert_eq!(left, ["b", "c"]);
         assert!(plan.left[0].why.starts_with("bob has"), "{:?}", plan.left);
-        assert_eq!(super::plan(&entries, 3), Plan::default());
+        assert_eq!(super::plan(&entries, &[3], second(0)), Plan::default());
     }
 }

@@ -342,7 +342,7 @@ fn each_command_has_its_events() {
             Command::TREE_DISCONNECT => &[Kind::Disconnect],
             Command::CREATE => &[Kind::Open, Kind::Create],
             // The close of a handle reports the writes through it, and the deletion of its file.
-            Command::CLOSE => &[Kind::Write, Kind::Delete],
+            Command::CLOSE => &[Kind::Write, Kind::Delete, Kind::Brake],
             // A WRITE to a file is recorded when its handle closes. A WRITE to a pipe may call a
             // function that sets passwords, changes shares or kicks clients.
             Command::WRITE => &[Kind::Write, Kind::Password, Kind::Share, Kind::Kick, Kind::Brake],

@@ -419,7 +419,7 @@ impl Judge {
         if count < most {
             return None;
         }
-        let last = &mut self.found[pattern as usize];
+        let last = self.found.get_mut(pattern as usize)?;
         if last.is_some_and(|at| now.saturating_sub(at) < pattern.within()) {
             return None;
         }

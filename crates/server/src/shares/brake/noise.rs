@@ -27,11 +27,19 @@ pub(crate) fn is_noise(data: &[u8]) -> bool {
 
 /// Compares the equal pairs of bytes with those of bytes by chance, which are one in 256.
 fn is_piece_noise(piece: &[u8]) -> bool {
-    let mut counts = [0_u16; 256];
-    for byte in piece {
-        counts[usize::from(*byte)] += 1;
+    // Several tables, so that equal bytes in a row do not wait for each other in the processor.
+    let mut counts = [[0_u16; 256]; 4];
+    for bytes in piece.chunks(4) {
+        for (table, byte) in counts.iter_mut().zip(bytes) {
+            if let Some(count) = table.get_mut(usize::from(*byte)) {
+                *count += 1;
+            }
+        }
     }
-    let pairs: u64 = counts.iter().map(|count| u64::from(*count)).map(|n| n * n).sum();
+    let [a, b, c, d] = &counts;
+    let counts = a.iter().zip(b).zip(c.iter().zip(d));
+    let counts = counts.map(|((a, b), (c, d))| u64::from(a + b + c + d));
+    let pairs: u64 = counts.map(|count| count * count).sum();
     let length = piece.len() as u64;
     (pairs - length) * 256 <= length * (length - 1) * TIMES_CHANCE
 }
