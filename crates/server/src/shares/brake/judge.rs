@@ -238,7 +238,7 @@ impl Judge {
         if is_old {
             return self.count_file(file, limits, now);
         }
-        self.folder(folder, now).noisy += 1;
+        self.folder(folder, now, |it| it.noisy += 1);
         self.pair(folder, file, limits, now)
     }
 
@@ -283,9 +283,8 @@ impl Judge {
             return None;
         }
         if from.folder != to.folder {
-            let left = self.folder(from.folder, now);
-            left.noisy = left.noisy.saturating_sub(1);
-            self.folder(to.folder, now).noisy += 1;
+            self.folder(from.folder, now, |left| left.noisy = left.noisy.saturating_sub(1));
+            self.folder(to.folder, now, |it| it.noisy += 1);
         }
         match replaced {
             Some(there) => self.count_file(there, limits, now),
@@ -305,7 +304,7 @@ impl Judge {
         if self.forget(file, now) {
             return None;
         }
-        self.folder(place.folder, now).removed += 1;
+        self.folder(place.folder, now, |it| it.removed += 1);
         let of_files = self.pair(place.folder, file, limits, now);
         of_files.or_else(|| self.count_removal(limits, now))
     }
@@ -348,8 +347,8 @@ impl Judge {
         !gone.is_emptied && gone.at.is_within(HOUR, Moment::of(now))
     }
 
-    /// The counts of a folder, which begin anew after a time.
-    fn folder(&mut self, id: u64, now: Duration) -> &mut Folder {
+    /// Changes the counts of a folder, which begin anew after a time.
+    fn folder<T>(&mut self, id: u64, now: Duration, change: impl FnOnce(&mut Folder) -> T) -> T {
         let now = Moment::of(now);
         let known = self.folders.iter().position(|folder| folder.id == id);
         let kept = known.and_then(|at| self.folders.remove(at));
@@ -358,9 +357,10 @@ impl Judge {
             self.folders.pop_front();
         }
         let anew = Folder { id, since: now, noisy: 0, removed: 0, paired: 0 };
-        self.folders.push_back(kept.unwrap_or(anew));
-        let last = self.folders.len() - 1;
-        &mut self.folders[last]
+        let mut folder = kept.unwrap_or(anew);
+        let changed = change(&mut folder);
+        self.folders.push_back(folder);
+        changed
     }
 
     /// Counts `file` if a new file and a removed one make another pair in a folder.
@@ -371,12 +371,14 @@ impl Judge {
         limits: &BrakeLimits,
         now: Duration,
     ) -> Option<Finding> {
-        let folder = self.folder(folder, now);
-        if folder.noisy.min(folder.removed) <= folder.paired {
-            return None;
-        }
-        folder.paired += 1;
-        self.count_file(file, limits, now)
+        let is_pair = self.folder(folder, now, |folder| {
+            let is_pair = folder.noisy.min(folder.removed) > folder.paired;
+            if is_pair {
+                folder.paired += 1;
+            }
+            is_pair
+        });
+        if is_pair { self.count_file(file, limits, now) } else { None }
     }
 
     fn count_file(&mut self, file: File, limits: &BrakeLimits, now: Duration) -> Option<Finding> {
