@@ -18,9 +18,11 @@ use crate::base::limits::SCAN_RESULTS;
 /// The first line of the text.
 const HEAD: &str = "frevo scan results 1";
 
+/// Results by the files that they are of.
+type Results = Vec<(FileKey, Kept)>;
+
 /// Results of services that no scanner has at the moment, by the names of the services.
-static WITHOUT_SCANNER: LazyLock<Mutex<HashMap<String, Vec<(FileKey, Kept)>>>> =
-    LazyLock::new(Mutex::default);
+static WITHOUT_SCANNER: LazyLock<Mutex<HashMap<String, Results>>> = LazyLock::new(Mutex::default);
 
 /// Returns the results that are remembered for all services of the process.
 pub fn remembered() -> String {

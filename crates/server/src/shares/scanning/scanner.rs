@@ -410,8 +410,9 @@ impl Scanner {
     /// The number of the service's signatures, which is asked if it is not known. A service that does not
     /// answer counts as unchanged for a while, so that known files do not wait for it. None if it has never answered.
     fn current_signatures(&self, until: Instant) -> Option<u64> {
-        if let Some(known) = self.state.lock().signatures() {
-            return Some(known);
+        let known = self.state.lock().signatures();
+        if known.is_some() {
+            return known;
         }
         let until = until.min(Instant::now() + SCANNER_CONNECT);
         let patience = Patience { until, is_given_up: &|| false };
