@@ -141,6 +141,33 @@ impl NetworkShares {
         false
     }
 
+    /// Returns a changed text with the stored shares that are not served at the moment, which the text without
+    /// the change lacks, too.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is not TOML.
+    pub(crate) fn with_hidden(&self, before: &str, changed: &str) -> Result<String, Failure> {
+        let parsed = |text: &str| {
+            let parsed = text.parse::<DocumentMut>();
+            parsed.map_err(Failure::failed(format!("{} is not TOML", self.file.display())))
+        };
+        let mut stored = parsed(&self.stored()?.unwrap_or_default())?;
+        let (mut before, mut changed) = (parsed(before)?, parsed(changed)?);
+        let served: Vec<String> =
+            shares_of(&mut before).into_iter().flat_map(|shares| shares.iter().map(key)).collect();
+        let hidden = shares_of(&mut stored).into_iter().flat_map(|shares| shares.iter().cloned());
+        let hidden: Vec<Table> = hidden.filter(|share| !served.contains(&key(share))).collect();
+        if !hidden.is_empty() {
+            let shares =
+                changed.entry("share").or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+            shares
+                .as_array_of_tables_mut()
+                .into_iter()
+                .for_each(|shares| shares.extend(hidden.clone()));
+        }
+        Ok(changed.to_string())
+    }
+
     /// Replaces the text of the file.
     pub(crate) fn write(&self, text: &str) -> Done {
         secret_file::replace(&self.file, text)
@@ -248,6 +275,11 @@ fn host_path(path: &str) -> PathBuf {
         Some((head, rest)) if is_drive(head) => PathBuf::from(rest.replace('\\', "/")),
         _ => PathBuf::from(path),
     }
+}
+
+/// The name of a share, as names are compared.
+fn key(share: &Table) -> String {
+    fold_name(share.get("name").and_then(Item::as_str).unwrap_or_default())
 }
 
 fn shares_of(document: &mut DocumentMut) -> Option<&mut ArrayOfTables> {
@@ -404,6 +436,26 @@ mod tests {
         assert_eq!(shares.text(&[]).unwrap().as_deref(), Some(""));
         shares.write("no toml at all [").unwrap();
         assert_eq!(shares.text(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_share_whose_folder_is_away_outlives_a_change_of_another() {
+        let place = tempfile::tempdir().unwrap();
+        let shares = NetworkShares::new(place.path(), vec![place.path().to_owned()]).unwrap();
+        std::fs::create_dir(place.path().join("there")).unwrap();
+        let section = |name: &str| {
+            format!("[[share]]\nname = \"{name}\"\npath = {:?}\n", place.path().join(name))
+        };
+        shares.write(&(section("away") + &section("there"))).unwrap();
+        let before = shares.text(&[]).unwrap().unwrap();
+        assert!(!before.contains("away"));
+        let left = |changed: &str| {
+            let whole = shares.with_hidden(&before, changed).unwrap();
+            let config = Config::parse(&whole).unwrap();
+            config.shares.iter().map(|share| share.name.get_ref().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(left(""), ["away"]);
+        assert_eq!(left(&section("there")), ["there", "away"]);
     }
 
     #[test]

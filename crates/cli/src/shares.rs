@@ -261,12 +261,16 @@ impl Edited {
 
     /// Checks the changed configuration, and replaces the file. Returns its path.
     pub(crate) fn store(self, sources: &Sources) -> Result<PathBuf, Failure> {
-        let text = self.checked(sources)?;
+        let mut text = self.checked(sources)?;
         let _lock = lock(sources, &self.file)?.ok_or_else(|| {
             let shown = self.file.display();
             let text = format!("{shown} was changed by another program meanwhile; try again");
             Failure::new(Exit::Failed, text)
         })?;
+        let network = NetworkShares::of_table(&sources.table_without_links());
+        if let Some(network) = network.filter(|network| network.file == self.file) {
+            text = network.with_hidden(&self.before, &text)?;
+        }
         replace(&self.file, &text).map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot write {}: {error}", self.file.display()))
         })?;

@@ -156,7 +156,7 @@ pub(crate) fn run(service: &Configured) -> Done {
         let Ok(id) = <[u8; 4]>::try_from(&*packet.bytes) else { continue };
         let turn = usize::try_from(u32::from_ne_bytes(id)).unwrap_or_default();
         let made = connection(service, turn);
-        if answer(stdin.as_fd(), id, made).is_err() {
+        if answer(stdin.as_fd(), id, &made).is_err() {
             return Ok(());
         }
     }
@@ -164,11 +164,11 @@ pub(crate) fn run(service: &Configured) -> Done {
 }
 
 /// Sends the answer to a request.
-fn answer(socket: BorrowedFd<'_>, id: [u8; 4], made: io::Result<OwnedFd>) -> io::Result<()> {
+fn answer(socket: BorrowedFd<'_>, id: [u8; 4], made: &io::Result<OwnedFd>) -> io::Result<()> {
     let mut packet = id.to_vec();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let passed = match &made {
+    let passed = match made {
         Ok(made) => [made.as_fd()],
         Err(error) => {
             let why = error.to_string();
@@ -218,8 +218,8 @@ mod tests {
             while let Ok(Some(packet)) = receive(theirs.as_fd()) {
                 let id = packet.bytes[..4].try_into().unwrap();
                 // An answer to nobody comes first.
-                answer(theirs.as_fd(), [0xEE; 4], Err(io::ErrorKind::TimedOut.into())).unwrap();
-                answer(theirs.as_fd(), id, connection(&service, 0)).unwrap();
+                answer(theirs.as_fd(), [0xEE; 4], &Err(io::ErrorKind::TimedOut.into())).unwrap();
+                answer(theirs.as_fd(), id, &connection(&service, 0)).unwrap();
             }
         });
         Connector { services, processes: vec![Mutex::new(Process { socket: ours, last: 0 })] }

@@ -15,11 +15,14 @@ const PIECE: usize = 1 << 20;
 /// Names of a folder of a recycle bin that are looked at for one file.
 const BIN_NAMES: usize = 100_000;
 
+/// Tells the folder in which an account's removed files are.
+pub(super) type BinOf = Box<dyn Fn(&str) -> String>;
+
 /// The folder of a share.
 pub(super) struct Files {
     pub(super) vfs: Arc<dyn Vfs>,
     /// The folder of recycle bins, and of an account in it; None without recycle bins.
-    pub(super) bin_of: Option<Box<dyn Fn(&str) -> String>>,
+    pub(super) bin_of: Option<BinOf>,
     /// True if nothing is changed.
     pub(super) only_lists: bool,
 }
@@ -64,7 +67,7 @@ impl Files {
                 let binned = bin.as_deref().and_then(|user| self.find_in_bin(user, last, *file));
                 let expected = aside.map_or(Expected::Free, Expected::Aside);
                 match binned {
-                    Some(binned) => self.from_bin(&binned, path, expected),
+                    Some(binned) => self.take_from_bin(&binned, path, expected),
                     None => self.rewrite(path, *before, expected),
                 }
             }
@@ -88,7 +91,12 @@ impl Files {
     }
 
     /// Puts a file of a recycle bin into its place.
-    fn from_bin(&self, binned: &Name, path: &str, expected: Expected) -> Result<String, String> {
+    fn take_from_bin(
+        &self,
+        binned: &Name,
+        path: &str,
+        expected: Expected,
+    ) -> Result<String, String> {
         let source = self.vfs.open(binned, &READ).map_err(told)?;
         self.check(path, expected)?;
         if !self.only_lists {
@@ -274,7 +282,7 @@ mod tests {
             let snapshots = ".snap/%Y.%m.%d-%H.%M.%S".parse().unwrap();
             let options = PosixOptions { snapshots: Some(snapshots), ..PosixOptions::default() };
             let vfs = Arc::new(PosixVfs::open_root(folder.path(), options).unwrap());
-            let bin_of: Box<dyn Fn(&str) -> String> = Box::new(|user| format!(".recycle/{user}"));
+            let bin_of: BinOf = Box::new(|user| format!(".recycle/{user}"));
             Self { folder, files: Files { vfs, bin_of: Some(bin_of), only_lists: false } }
         }
 

@@ -24,7 +24,7 @@ use crate::console::print;
 use crate::exit::{Done, Exit, Failure};
 use crate::printable::printable;
 use crate::state::{self, DEFAULT_CONFIG};
-use files::Files;
+use files::{BinOf, Files};
 use journal::{Entry, Journal, session_id};
 use plan::{Plan, Step, plan};
 
@@ -78,7 +78,7 @@ pub(crate) fn run(undo: &Undo) -> Done {
     }
     let mut all = Undone::default();
     for share in shares {
-        all.add(of_share(&config, share, &Wanted { sessions: &sessions, since }, undo.list)?);
+        all.add(&of_share(&config, share, &Wanted { sessions: &sessions, since }, undo.list)?);
     }
     if !all.has_found {
         let text = format!("no journal has a change of session {}", undo.sessions.join(", "));
@@ -128,7 +128,7 @@ struct Undone {
 }
 
 impl Undone {
-    fn add(&mut self, other: Self) {
+    fn add(&mut self, other: &Self) {
         self.text.push_str(&other.text);
         self.left += other.left;
         self.has_found |= other.has_found;
@@ -211,7 +211,7 @@ fn vfs_of(share: &ShareSection, user: &str) -> Result<Arc<dyn Vfs>, Failure> {
 }
 
 /// The folder in which an account's removed files are.
-fn bin_of(folder: &str) -> Box<dyn Fn(&str) -> String> {
+fn bin_of(folder: &str) -> BinOf {
     let bin = RecycleBin { folder: folder.to_owned(), ..RecycleBin::default() };
     Box::new(move |user| format!("{}/{}", bin.folder, bin.folder_of(user)))
 }

@@ -95,7 +95,8 @@ impl Desk {
     /// Makes a change of what is there now.
     fn change(&self, path: &str, change: Value) -> Told {
         let revision = self.get(path)["revision"].clone();
-        let body = json!({ "revision": revision, "change": change });
+        let mut body = json!({ "revision": revision });
+        body["change"] = change;
         self.ask("POST", path, &bearer(MANAGE), &body)
     }
 

@@ -188,8 +188,8 @@ fn with_clamd(
         settled(world).await;
     });
     audit.finish();
-    let text = lines.0.lock().clone();
-    text
+    let text = lines.0.lock();
+    text.clone()
 }
 
 /// Time that no scan of an honest service takes.

@@ -112,7 +112,7 @@ impl Network {
             tokio::spawn(async move { network.carry_datagrams(&link, direction).await });
         }
         let path = link.path.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        let mut dial = Dial { network: &**self, link: &*link, is_done: false };
+        let mut dial = Dial { network: self, link: &link, is_done: false };
         let connection = connector.connect_from(&path.near, SERVER_AT, SERVER).await?;
         dial.is_done = true;
         self.watch(&link, &connection);

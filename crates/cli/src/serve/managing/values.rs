@@ -138,7 +138,8 @@ mod tests {
 
     fn put_all(text: &str, keys: Json) -> Result<String, String> {
         let mut document: DocumentMut = text.parse().unwrap();
-        for (key, value) in keys.as_object().unwrap() {
+        let Json::Object(keys) = keys else { panic!("no object") };
+        for (key, value) in &keys {
             put(document.as_table_mut(), key, value)?;
         }
         Ok(document.to_string())
