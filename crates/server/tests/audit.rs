@@ -324,6 +324,8 @@ async fn everything(world: &World) {
     let managed = Event::new(Kind::Manage).with("change", "set-share").with("target", "data");
     let managed = managed.with("by", "manage token").with("peer", "192.0.2.7");
     audit.emit(managed.with("keys", "{}").with("reason", "a test"));
+    let virus = Event::new(Kind::Virus).with("share", "data").with("path", "e");
+    audit.emit(virus.with("virus", "Eicar").with("action", "denied").with("user", "bob"));
     audit.emit(Event::new(Kind::Stop));
 }
 

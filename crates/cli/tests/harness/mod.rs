@@ -13,21 +13,28 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long anything may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Ports of a process, of which it holds the first one so that no other process takes these.
+const BLOCK: u16 = 200;
+
 /// Returns a free port below those that the kernel gives to sockets without one: nobody takes it before the
 /// program that is told of it does, or while that program is down.
 pub fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Each process begins at another port.
-    let first = std::process::id() % 200 * 100;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    static OWN: LazyLock<(TcpListener, u16)> = LazyLock::new(|| {
+        let mut blocks = (0..20_000 / BLOCK).map(|block| 10_000 + block * BLOCK);
+        blocks
+            .find_map(|first| Some((TcpListener::bind(("127.0.0.1", first)).ok()?, first)))
+            .unwrap()
+    });
     loop {
-        let number = first + NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = u16::try_from(10_000 + number % 20_000).unwrap();
+        let port = OWN.1 + 1 + NEXT.fetch_add(1, Ordering::Relaxed) % (BLOCK - 1);
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
