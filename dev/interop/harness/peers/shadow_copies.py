@@ -269,9 +269,8 @@ def under_load(ctx):
         return ctx.add("mounted", "skip", 0.0, reason)
     rounds = int(os.environ.get("SNAPSHOT_ROUNDS", "100" if ctx.full else "5"))
     program = os.environ["FREVO_CLIENT"]
-    with ctx.check("server-alive"), serving(ctx) as disk:
-        with ctx.check("rounds"):
-            beside_programs(ctx, program, SHARE, disk, rounds)
+    with ctx.check("server-alive"), serving(ctx) as disk, ctx.check("rounds"):
+        beside_programs(ctx, program, SHARE, disk, rounds)
 
 
 def beside_programs(ctx, program, share, disk, rounds):
