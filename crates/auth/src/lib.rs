@@ -32,12 +32,14 @@ extern crate std;
 
 pub mod acceptor;
 pub mod account;
+pub mod account_rules;
 mod der;
 pub mod hash;
 pub mod initiator;
 pub mod kerberos;
 mod kerberos_keys;
 pub mod limits;
+pub mod logon_hours;
 pub mod ntlm;
 pub mod password_change;
 pub mod protection;
@@ -52,9 +54,11 @@ pub use acceptor::{
     Acceptor, AcceptorConfig, DomainLogon, DomainQuestion, Done, Guests, Identity, Step,
 };
 pub use account::{Account, Accounts, Membership, NotChanged};
+pub use account_rules::AccountRules;
 pub use hash::NtHash;
 pub use initiator::{Credentials, Entropy, Initiator, Secret, Target};
 pub use kerberos_keys::KerberosKeys;
+pub use logon_hours::LogonHours;
 pub use protection::{Parts, Protection};
 pub use refusal::{AccountFault, Reason, Refusal};
 pub use smbpasswd::{AccountFile, SambaRule};

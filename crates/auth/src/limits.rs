@@ -35,6 +35,12 @@ pub const MAX_ACCOUNT_LINE_LEN: usize = 4_096;
 /// Longest name of an account or a group in an account file in bytes.
 pub const MAX_ACCOUNT_NAME_LEN: usize = 512;
 
+/// Most computers from which an account may log on, where it may not from all.
+pub const MAX_WORKSTATION_COUNT: usize = 32;
+
+/// Longest name of such a computer in bytes.
+pub const MAX_WORKSTATION_NAME_LEN: usize = 64;
+
 /// Most lines of an account file.
 pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;
 
