@@ -1,4 +1,4 @@
-//! The small part of X.690 (DER) that SPNEGO and Kerberos need, with limits.
+//! The small part of X.690 (DER) that SPNEGO and Kerberos need, and LDAP (`frevo-ldap`), with limits.
 //!
 //! The reader accepts only definite lengths. For SPNEGO it accepts a long form in place of a short
 //! one, because some clients write `82 00 xx`, and nothing is signed in a re-encoded form:
@@ -7,67 +7,82 @@
 use alloc::vec::Vec;
 use frevo_wire::codec::{Malformed, Parsed};
 
-pub(crate) const INTEGER: u8 = 0x02;
-pub(crate) const BIT_STRING: u8 = 0x03;
-pub(crate) const OCTET_STRING: u8 = 0x04;
-pub(crate) const OID: u8 = 0x06;
-pub(crate) const ENUMERATED: u8 = 0x0a;
-pub(crate) const GENERALIZED_TIME: u8 = 0x18;
-pub(crate) const GENERAL_STRING: u8 = 0x1b;
-pub(crate) const SEQUENCE: u8 = 0x30;
+/// The tag of an INTEGER.
+pub const INTEGER: u8 = 0x02;
+/// The tag of a BIT STRING.
+pub const BIT_STRING: u8 = 0x03;
+/// The tag of an OCTET STRING.
+pub const OCTET_STRING: u8 = 0x04;
+/// The tag of an OBJECT IDENTIFIER.
+pub const OID: u8 = 0x06;
+/// The tag of an ENUMERATED.
+pub const ENUMERATED: u8 = 0x0a;
+/// The tag of a GeneralizedTime.
+pub const GENERALIZED_TIME: u8 = 0x18;
+/// The tag of a GeneralString.
+pub const GENERAL_STRING: u8 = 0x1b;
+/// The tag of a SEQUENCE.
+pub const SEQUENCE: u8 = 0x30;
 /// `[APPLICATION 0]`, constructed: the GSS-API frame (RFC 2743 3.1).
-pub(crate) const APPLICATION_0: u8 = 0x60;
+pub const APPLICATION_0: u8 = 0x60;
 
 /// Returns the tag of `[APPLICATION n]`, constructed.
-pub(crate) const fn application(n: u8) -> u8 {
+pub const fn application(n: u8) -> u8 {
     APPLICATION_0 | (n & 0x1f)
 }
 
 /// Returns the tag of `[n]`, constructed.
-pub(crate) const fn context(n: u8) -> u8 {
+pub const fn context(n: u8) -> u8 {
     0xa0 | (n & 0x1f)
 }
 
 /// One element: a tag with its value.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Element<'a> {
-    pub(crate) tag: u8,
-    pub(crate) value: &'a [u8],
+pub struct Element<'a> {
+    /// The identifier octet.
+    pub tag: u8,
+    /// The contents octets.
+    pub value: &'a [u8],
 }
 
 /// Reads elements one after the other.
 #[derive(Debug, Clone)]
-pub(crate) struct Elements<'a> {
+pub struct Elements<'a> {
     rest: &'a [u8],
     is_strict: bool,
 }
 
 impl<'a> Elements<'a> {
-    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+    /// Reads the elements of `bytes`, with lengths in any definite form.
+    pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, is_strict: false }
     }
 
     /// Reads only lengths in their shortest form.
-    pub(crate) const fn strict(bytes: &'a [u8]) -> Self {
+    pub const fn strict(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, is_strict: true }
     }
 
     /// Returns the bytes that have not been read.
-    pub(crate) const fn rest(&self) -> &'a [u8] {
+    pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
+    /// True if all elements have been read.
+    pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
     /// Returns the tag of the next element, if there is one.
-    pub(crate) fn peek(&self) -> Option<u8> {
+    pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
     /// Reads the next element.
-    pub(crate) fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
+    ///
+    /// # Errors
+    /// A malformed element, called `what`.
+    pub fn next(&mut self, what: &'static str) -> Parsed<Element<'a>> {
         let fault = Malformed::new(what);
         let (&tag, after) = self.rest.split_first().ok_or(fault)?;
         // SPNEGO and Kerberos use no tag numbers above 30. Those would need more than one byte, and
@@ -97,24 +112,36 @@ impl<'a> Elements<'a> {
     }
 
     /// Reads the value of the next element, which must have `tag`.
-    pub(crate) fn expect(&mut self, tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
+    ///
+    /// # Errors
+    /// A malformed element, called `what`.
+    pub fn expect(&mut self, tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
         let element = self.next(what)?;
         if element.tag == tag { Ok(element.value) } else { Err(Malformed::new(what)) }
     }
 
     /// Reads the value of the next element if it has `tag`; otherwise reads nothing.
-    pub(crate) fn optional(&mut self, tag: u8, what: &'static str) -> Parsed<Option<&'a [u8]>> {
+    ///
+    /// # Errors
+    /// A malformed element, called `what`.
+    pub fn optional(&mut self, tag: u8, what: &'static str) -> Parsed<Option<&'a [u8]>> {
         if self.peek() == Some(tag) { self.next(what).map(|e| Some(e.value)) } else { Ok(None) }
     }
 
     /// Fails unless everything has been read.
-    pub(crate) const fn end(&self, what: &'static str) -> Parsed<()> {
+    ///
+    /// # Errors
+    /// A malformed element, called `what`.
+    pub const fn end(&self, what: &'static str) -> Parsed<()> {
         if self.is_empty() { Ok(()) } else { Err(Malformed::new(what)) }
     }
 }
 
 /// Reads the only element in `bytes`, which must have `tag`.
-pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
+///
+/// # Errors
+/// A malformed element, called `what`.
+pub fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&'a [u8]> {
     let mut elements = Elements::new(bytes);
     let value = elements.expect(tag, what)?;
     elements.end(what)?;
@@ -122,7 +149,10 @@ pub(crate) fn only<'a>(bytes: &'a [u8], tag: u8, what: &'static str) -> Parsed<&
 }
 
 /// Reads the value of an INTEGER of at most eight bytes in its shortest form.
-pub(crate) fn integer(value: &[u8], what: &'static str) -> Parsed<i64> {
+///
+/// # Errors
+/// A malformed element, called `what`.
+pub fn integer(value: &[u8], what: &'static str) -> Parsed<i64> {
     let &first = value.first().ok_or(Malformed::new(what))?;
     let is_padded = match (first, value.get(1)) {
         (0, Some(second)) => second & 0x80 == 0,
@@ -137,7 +167,7 @@ pub(crate) fn integer(value: &[u8], what: &'static str) -> Parsed<i64> {
 }
 
 /// Encodes an INTEGER.
-pub(crate) fn integer_element(value: i64) -> Vec<u8> {
+pub fn integer_element(value: i64) -> Vec<u8> {
     let octets = value.to_be_bytes();
     let mut shortest: &[u8] = &octets;
     while let [first, rest @ ..] = shortest
@@ -151,7 +181,7 @@ pub(crate) fn integer_element(value: i64) -> Vec<u8> {
 
 /// Appends an element to `out`. `value` comes from this crate and has at most some tens of
 /// kilobytes, so the length needs at most four octets.
-pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
+pub fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     out.push(tag);
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     if length < 0x80 {
@@ -166,7 +196,7 @@ pub(crate) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
 }
 
 /// Encodes one element: tag, length and value.
-pub(crate) fn element(tag: u8, value: &[u8]) -> Vec<u8> {
+pub fn element(tag: u8, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len().saturating_add(6));
     put(&mut out, tag, value);
     out

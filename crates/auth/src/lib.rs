@@ -33,7 +33,7 @@ extern crate std;
 pub mod acceptor;
 pub mod account;
 pub mod account_rules;
-mod der;
+pub mod der;
 pub mod hash;
 pub mod initiator;
 pub mod kerberos;
