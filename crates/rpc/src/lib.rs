@@ -40,6 +40,7 @@ pub mod handles;
 pub mod interface;
 pub mod limits;
 pub mod lsarpc;
+pub mod mdssvc;
 pub mod netdfs;
 pub mod pdu;
 pub mod samr;
@@ -103,6 +104,9 @@ impl SyntaxId {
         Self::new(0xA8E0_653C, 0x2744, 0x4389, [0xA6, 0x1D, 0x73, 0x73, 0xDF, 0x8B, 0x22, 0x92], 1);
     /// Shadow copies of shares, with the version of MS-FSRVP 2.1.
     pub const FSRVP_3: Self = Self { version: 3, ..Self::FSRVP };
+    /// Spotlight, as Samba publishes its interface.
+    pub const MDSSVC: Self =
+        Self::new(0x885D_85FB, 0xC754, 0x4062, [0xA0, 0xE7, 0x68, 0x72, 0xCE, 0x00, 0x64, 0xF4], 2);
     /// NDR, the transfer syntax that everyone has.
     pub const NDR: Self =
         Self::new(0x8A88_5D04, 0x1CEB, 0x11C9, [0x9F, 0xE8, 0x08, 0x00, 0x2B, 0x10, 0x48, 0x60], 2);

@@ -133,3 +133,48 @@ pub const FSRVP_SHORT_TIMER: Duration = Duration::from_secs(180);
 
 /// The Message Sequence Timer after AddToShadowCopySet, PrepareShadowCopySet and GetShareMapping.
 pub const FSRVP_LONG_TIMER: Duration = Duration::from_secs(1_800);
+
+/// Messages of Spotlight that are within each other, and arrays and dictionaries in them.
+pub const MAX_SPOTLIGHT_DEPTH: usize = 16;
+
+/// Values of a message of Spotlight.
+pub const MAX_SPOTLIGHT_VALUES: usize = 4_096;
+
+/// Bytes of a path of Spotlight with its NUL, and of the name of a share.
+pub const MAX_SPOTLIGHT_PATH: usize = 1_025;
+
+/// Bytes of a query of Spotlight.
+pub const MAX_SPOTLIGHT_QUERY: usize = 16 * 1024;
+
+/// Conditions of a query of Spotlight: those that the index compares.
+pub const MAX_SPOTLIGHT_CONDITIONS: usize = 256;
+
+/// Conditions of a query of Spotlight that are within each other.
+pub const MAX_SPOTLIGHT_QUERY_DEPTH: usize = 32;
+
+/// Shares that one pipe of Spotlight has open.
+pub const MAX_SPOTLIGHT_VOLUMES: usize = 16;
+
+/// Queries of Spotlight that one pipe has open.
+pub const MAX_SPOTLIGHT_QUERIES: usize = 32;
+
+/// Attributes that a query of Spotlight tells of each file.
+pub const MAX_SPOTLIGHT_ATTRIBUTES: usize = 64;
+
+/// Folders that a query of Spotlight is made in.
+pub const MAX_SPOTLIGHT_SCOPES: usize = 16;
+
+/// Files that one answer of Spotlight tells.
+pub const SPOTLIGHT_RESULTS_AT_ONCE: usize = 100;
+
+/// Bytes of the attributes in one answer of Spotlight: more files wait for the next answer.
+pub const SPOTLIGHT_ANSWER_BYTES: usize = 48 * 1024;
+
+/// The smallest part of an answer of Spotlight that a client may ask for, in bytes.
+pub const SPOTLIGHT_LEAST_FRAGMENT: u32 = 1_024;
+
+/// Files of a share that Spotlight has told last, whose attributes a client may ask for.
+pub const MAX_SPOTLIGHT_TOLD: usize = 1_024;
+
+/// Bytes of the files of a share that Spotlight has told last.
+pub const MAX_SPOTLIGHT_TOLD_BYTES: usize = 256 * 1024;

@@ -6,6 +6,7 @@ mod epm;
 mod fsrvp;
 mod golden;
 mod lsarpc;
+mod mdssvc;
 mod netdfs;
 mod protected_client;
 mod registrations;

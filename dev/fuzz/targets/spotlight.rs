@@ -1,0 +1,3 @@
+#![no_main]
+
+frevo_fuzz::target!(spotlight);
