@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use frevo_server::{CaptureStream, CaptureTarget, NotCaptured, Server};
+use frevo_server::{CaptureData, CaptureStream, CaptureTarget, NotCaptured, Server};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use parking_lot::Mutex;
@@ -43,6 +43,12 @@ pub struct CaptureBody {
     /// Keeps what logons send.
     #[serde(default)]
     pub secrets: bool,
+    /// Keeps so many bytes of the data of each READ and WRITE; None for 256.
+    #[serde(default)]
+    pub data_bytes: Option<usize>,
+    /// Keeps all data of READ and WRITE.
+    #[serde(default)]
+    pub all_data: bool,
 }
 
 impl CaptureBody {
@@ -54,10 +60,18 @@ impl CaptureBody {
             let why = format!("seconds: 1 to {}", CAPTURE_TIME.as_secs());
             return Err((StatusCode::BAD_REQUEST, why));
         }
-        match server.capture(target, self.bytes, self.secrets, by) {
+        match server.capture(target, self.bytes, self.data(), self.secrets, by) {
             Ok(stream) => Ok(Blocks::new(stream, time)),
             Err(why @ NotCaptured::UnderWay) => Err((StatusCode::CONFLICT, why.to_string())),
             Err(why) => Err((StatusCode::SERVICE_UNAVAILABLE, why.to_string())),
+        }
+    }
+
+    fn data(&self) -> CaptureData {
+        match self.data_bytes {
+            _ if self.all_data => CaptureData::Whole,
+            None => CaptureData::default(),
+            Some(bytes) => CaptureData::First(bytes),
         }
     }
 

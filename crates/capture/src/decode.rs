@@ -40,7 +40,7 @@ impl Decoder {
     /// Returns the messages that end with a packet. Packets that carry no SMB have none.
     pub fn packet(&mut self, packet: &Captured<'_>) -> Vec<Line> {
         let mut lines = Vec::new();
-        let Some(segment) = segment(packet.link, packet.data) else { return lines };
+        let Some(segment) = segment(packet.link, packet.data, packet.cut) else { return lines };
         for found in self.streams.segment(&segment, &packet.comment) {
             match found {
                 StreamEvent::Frame(frame) => self.frame(&frame, packet.time_ns, &mut lines),
@@ -101,7 +101,7 @@ impl Decoder {
 
     fn messages(&mut self, messages: &[Message], line: &Line, lines: &mut Vec<Line>) {
         self.state.begin_frame();
-        for Message { head, len } in messages {
+        for Message { head, len, missing } in messages {
             let Ok(header) = Header::parse(head) else {
                 lines.push(Line {
                     command: String::from("(malformed)"),
@@ -111,7 +111,11 @@ impl Decoder {
                 return;
             };
             let bytes = u64::try_from(*len).unwrap_or(u64::MAX);
-            lines.push(self.message(&header, head, Line { bytes, ..line.clone() }));
+            let cut_bytes = u64::try_from(*missing).unwrap_or(u64::MAX);
+            let of_message = Line { bytes, cut_bytes, ..line.clone() };
+            let mut line = self.message(&header, head, of_message);
+            line.note_cut(&header);
+            lines.push(line);
         }
     }
 

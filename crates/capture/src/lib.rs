@@ -3,7 +3,7 @@
 //!
 //! A [`recorder::Recorder`] makes the blocks of a file: each message becomes segments of a TCP stream that
 //! is made again around it, so that Wireshark reads it as it reads SMB from a network.
-//! [`secrets`] overwrites what would let a reader guess a password. [`decode`] reads such files, and those of
+//! [`cut`] leaves the data of files out, and [`secrets`] overwrites what would let a reader guess a password. [`decode`] reads such files, and those of
 //! `tcpdump`, and says each message in one line.
 //!
 //! Without its features this crate does no I/O. The feature `live` adds the bounded queue between
@@ -32,6 +32,7 @@ extern crate alloc;
 #[cfg(any(test, feature = "live"))]
 extern crate std;
 
+pub mod cut;
 pub mod decode;
 pub mod limits;
 #[cfg(feature = "live")]

@@ -21,6 +21,15 @@ pub const LAST_BLOCK_BYTES: u64 = 1024;
 /// Payload of one segment of a stream that is made again. An IPv4 packet has at most 65,535 bytes.
 pub const SEGMENT_BYTES: usize = 61_440;
 
+/// Bytes that are kept of the data of each READ and WRITE, if nobody says another number.
+pub const DATA_BYTES: usize = 256;
+
+/// Most bytes that can be asked for of the data of each READ and WRITE, beside all of it.
+pub const DATA_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes that are kept of a frame whose end is cut, at most. Wireshark reads packets of 256 KiB.
+pub const CUT_PACKET_BYTES: usize = 240 << 10;
+
 /// Connections of a capture whose addresses are kept apart.
 pub const CONNECTIONS: usize = 32_768;
 

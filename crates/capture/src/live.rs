@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::vec::Vec;
 
+use crate::cut::{CaptureData, Plan};
 use crate::limits::TAKEN_BYTES;
 use crate::packet::Ends;
 use crate::pcapng::Direction;
@@ -26,6 +27,7 @@ use queue::{Event, Queue};
 pub struct Capture {
     queue: Arc<Queue>,
     connections: Arc<AtomicU64>,
+    data: CaptureData,
 }
 
 impl fmt::Debug for Capture {
@@ -40,7 +42,8 @@ impl Capture {
         let queue = Arc::new(Queue::new(queued_bytes));
         let mut blocks = Vec::new();
         let recorder = Recorder::begin(settings, &mut blocks);
-        let capture = Self { queue: Arc::clone(&queue), connections: Arc::default() };
+        let connections = Arc::default();
+        let capture = Self { queue: Arc::clone(&queue), connections, data: settings.data };
         (capture, Source { queue, recorder, blocks, is_ended: false })
     }
 
@@ -59,11 +62,16 @@ impl Capture {
         self.queue.bytes()
     }
 
+    /// Returns the data of files that it keeps.
+    pub const fn data(&self) -> CaptureData {
+        self.data
+    }
+
     /// Makes the tap of a connection. It is `comment` for people.
     pub fn tap(&self, ends: Ends, is_server: bool, comment: String) -> Tap {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let origin = Arc::new(Origin { connection, ends, is_server, comment });
-        Tap { queue: Arc::clone(&self.queue), origin }
+        Tap { queue: Arc::clone(&self.queue), origin, data: self.data }
     }
 }
 
@@ -71,6 +79,7 @@ impl Capture {
 pub struct Tap {
     queue: Arc<Queue>,
     origin: Arc<Origin>,
+    data: CaptureData,
 }
 
 impl fmt::Debug for Tap {
@@ -82,12 +91,13 @@ impl fmt::Debug for Tap {
 impl Tap {
     /// Gives a frame that was received, without its prefix: decrypted and expanded.
     pub fn received(&self, frame: &[u8]) {
-        self.give(Direction::Inbound, &[frame]);
+        self.give(Direction::Inbound, frame, 0);
     }
 
-    /// Gives a frame that is sent, in parts, without its prefix: before it is signed, compressed and encrypted.
-    pub fn sent(&self, parts: &[&[u8]]) {
-        self.give(Direction::Outbound, parts);
+    /// Gives a frame that is sent, without its prefix: before it is signed, compressed and encrypted. `tail` bytes of
+    /// data follow it that are not in memory; they are left out.
+    pub fn sent(&self, frame: &[u8], tail: usize) {
+        self.give(Direction::Outbound, frame, tail);
     }
 
     /// Returns true while the capture takes frames.
@@ -95,16 +105,15 @@ impl Tap {
         self.queue.is_on()
     }
 
-    fn give(&self, direction: Direction, parts: &[&[u8]]) {
+    fn give(&self, direction: Direction, frame: &[u8], tail: usize) {
         if !self.queue.is_on() {
             return;
         }
-        let len = parts.iter().fold(0_usize, |len, part| len.saturating_add(part.len()));
-        let Some(reserved) = self.queue.reserve(len) else { return };
-        let mut bytes = Vec::with_capacity(len);
-        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        let plan = Plan::new(frame, tail, self.data);
+        let Some(reserved) = self.queue.reserve(plan.len) else { return };
+        let kept = plan.copy();
         let origin = Arc::clone(&self.origin);
-        self.queue.push(reserved, Event::Frame { origin, time_ns: now(), direction, bytes });
+        self.queue.push(reserved, Event::Frame { origin, time_ns: now(), direction, kept });
     }
 }
 
@@ -143,12 +152,18 @@ impl Source {
             let Some((event, dropped_before)) = self.queue.take() else { break };
             count = count.saturating_add(1);
             match event {
-                Event::Frame { origin, time_ns, direction, mut bytes } => {
-                    let frame = bytes.as_mut_slice();
-                    let message =
-                        Message { origin: &origin, time_ns, direction, dropped_before, frame };
+                Event::Frame { origin, time_ns, direction, mut kept } => {
+                    let message = Message {
+                        origin: &origin,
+                        time_ns,
+                        direction,
+                        dropped_before,
+                        frame: &mut kept.bytes,
+                        cut: kept.cut,
+                        zeroed: kept.zeroed,
+                    };
                     self.recorder.message(message, out);
-                    self.queue.free(bytes.len());
+                    self.queue.free(kept.bytes.len());
                 }
                 Event::Closed { origin, time_ns } => {
                     self.recorder.close(&origin, time_ns, out);

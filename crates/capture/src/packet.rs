@@ -10,8 +10,10 @@ use alloc::vec::Vec;
 /// The port of SMB: Wireshark knows SMB by it, so each server has it in a capture.
 pub const SMB_PORT: u16 = 445;
 
-/// Bytes of the longest head of a packet: IPv6 and TCP.
-const HEAD_BYTES: usize = 60;
+/// Bytes of the longest head of a packet: IPv6 with the option of a jumbogram, and TCP.
+const HEAD_BYTES: usize = 68;
+/// The longest payload behind the head of TCP whose length the head of either IP can say.
+const PLAIN_MAX: usize = 65_495;
 
 /// TCP's flag FIN.
 pub(crate) const FIN: u8 = 0x01;
@@ -100,7 +102,8 @@ impl Stream {
         [(Sender::Client, client), (Sender::Server, server)]
     }
 
-    /// Makes the head of a packet with `len` bytes behind it.
+    /// Makes the head of a packet with `len` bytes behind it. A packet that is too long for its field has no length in
+    /// IPv4, as one that the network card cuts into segments, and is a jumbogram in IPv6 (RFC 2675).
     fn segment(&self, sender: Sender, flags: u8, len: usize) -> Vec<u8> {
         let Ends { client, server } = self.ends;
         let (from, to, sequence, acknowledged) = match sender {
@@ -108,10 +111,11 @@ impl Stream {
             Sender::Server => (server, client, self.next_of_server, self.next_of_client),
         };
         let mut head = Vec::with_capacity(HEAD_BYTES);
-        let tcp_len = u16::try_from(len.saturating_add(20)).unwrap_or(u16::MAX);
+        let tcp_len = len.saturating_add(20);
+        let short_len = u16::try_from(tcp_len).ok().filter(|_| len <= PLAIN_MAX);
         match (from.ip(), to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let total = tcp_len.saturating_add(20).to_be_bytes();
+                let total = short_len.map_or(0, |len| len.saturating_add(20)).to_be_bytes();
                 // Version 4, five words, no fragments, TTL 64, TCP.
                 head.extend_from_slice(&[0x45, 0, total[0], total[1], 0, 0, 0x40, 0, 64, 6, 0, 0]);
                 head.extend_from_slice(&from.octets());
@@ -122,10 +126,17 @@ impl Stream {
                 }
             }
             (from, to) => {
-                let len = tcp_len.to_be_bytes();
-                head.extend_from_slice(&[0x60, 0, 0, 0, len[0], len[1], 6, 64]);
+                let [high, low] = short_len.unwrap_or(0).to_be_bytes();
+                let next = if short_len.is_some() { 6 } else { 0 };
+                head.extend_from_slice(&[0x60, 0, 0, 0, high, low, next, 64]);
                 head.extend_from_slice(&octets(from));
                 head.extend_from_slice(&octets(to));
+                if short_len.is_none() {
+                    // Hop-by-hop options: TCP follows, no further words, and the jumbo payload.
+                    head.extend_from_slice(&[6, 0, 0xC2, 4]);
+                    let len = u32::try_from(tcp_len.saturating_add(8)).unwrap_or(u32::MAX);
+                    head.extend_from_slice(&len.to_be_bytes());
+                }
             }
         }
         head.extend_from_slice(&from.port().to_be_bytes());

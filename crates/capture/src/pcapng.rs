@@ -60,6 +60,8 @@ pub struct Packet<'a> {
     pub head: &'a [u8],
     /// The bytes behind the headers.
     pub payload: &'a [u8],
+    /// Bytes behind these that are not in the capture.
+    pub cut: usize,
     /// A comment, if there is one.
     pub comment: Option<&'a str>,
 }
@@ -99,12 +101,13 @@ pub fn begin(application: &str, comment: &str, out: &mut Vec<u8>) {
 /// Appends a packet.
 pub fn packet(packet: &Packet<'_>, out: &mut Vec<u8>) {
     let len = packet.head.len().saturating_add(packet.payload.len());
+    let original = u32::try_from(len.saturating_add(packet.cut)).unwrap_or(u32::MAX);
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     block(PACKET, out, |out| {
         out.extend_from_slice(&0_u32.to_le_bytes());
         time(packet.time_ns, out);
         out.extend_from_slice(&len.to_le_bytes());
-        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&original.to_le_bytes());
         out.extend_from_slice(packet.head);
         out.extend_from_slice(packet.payload);
         pad(len as usize, out);

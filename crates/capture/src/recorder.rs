@@ -7,6 +7,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::cut::CaptureData;
 use crate::limits::{CONNECTIONS, LAST_BLOCK_BYTES, SEGMENT_BYTES};
 use crate::packet::{Ends, SMB_PORT, Sender, Stream};
 use crate::pcapng::{self, Direction, Packet, Statistics};
@@ -17,7 +18,7 @@ const PREFIX_LEN: usize = 4;
 /// The longest frame that a prefix can say.
 const FRAME_MAX: usize = 0x00FF_FFFF;
 /// Bytes that a packet has in the file beside its payload, at most, without its comment.
-const PACKET_OVERHEAD: usize = 112;
+const PACKET_OVERHEAD: usize = 120;
 /// Bytes of the packets that open a stream, and of the comment on it, at most.
 const OPENING_BYTES: usize = 4096;
 
@@ -29,6 +30,8 @@ pub struct Settings {
     pub bytes: u64,
     /// True keeps what logons and changes of passwords send.
     pub keeps_secrets: bool,
+    /// The data of files that is kept.
+    pub data: CaptureData,
     /// The program that captures, with its version.
     pub application: String,
     /// The reason of the capture, for people.
@@ -59,8 +62,12 @@ pub struct Message<'a> {
     pub direction: Direction,
     /// Messages that were left out before it, because the writer was too slow.
     pub dropped_before: u64,
-    /// The frame without its prefix. Its secrets are overwritten.
+    /// The frame without its prefix, as far as it is kept. Its secrets are overwritten.
     pub frame: &'a mut [u8],
+    /// Bytes behind these that are not kept.
+    pub cut: usize,
+    /// Bytes of the frame that were replaced by zeros.
+    pub zeroed: usize,
 }
 
 /// The outcome of a capture so far.
@@ -96,9 +103,16 @@ impl Recorder {
         } else {
             "The answers and tickets of logons, and calls that carry passwords, are overwritten with zeros."
         };
+        let data = match settings.data {
+            CaptureData::Whole => String::from("The data of files is in it."),
+            CaptureData::First(0) => String::from("The data of READ and WRITE is left out."),
+            CaptureData::First(bytes) => {
+                format!("Of the data of each READ and WRITE the first {bytes} bytes are in it.")
+            }
+        };
         let comment = format!(
             "{}\nSMB as it is inside of signatures, encryption and compression, in TCP streams that were made \
-             again. {secrets}",
+             again. {data} {secrets}",
             settings.comment
         );
         pcapng::begin(&settings.application, &comment, out);
@@ -121,7 +135,7 @@ impl Recorder {
     /// nothing more is appended but [the end](Self::end).
     pub fn message(&mut self, message: Message<'_>, out: &mut Vec<u8>) {
         let before = out.len();
-        let Message { origin, time_ns, direction, dropped_before, frame } = message;
+        let Message { origin, time_ns, direction, dropped_before, frame, cut, zeroed } = message;
         self.outcome.dropped = self.outcome.dropped.saturating_add(dropped_before);
         let len = frame.len().saturating_add(PREFIX_LEN);
         let packets = len.div_ceil(SEGMENT_BYTES);
@@ -132,7 +146,8 @@ impl Recorder {
         if self.outcome.bytes.saturating_add(most) > self.limit {
             self.outcome.is_full = true;
         }
-        if self.outcome.is_full || frame.len() > FRAME_MAX {
+        let total = frame.len().saturating_add(cut);
+        if self.outcome.is_full || total > FRAME_MAX {
             return;
         }
         if let Some(blanker) = &mut self.blanker {
@@ -146,17 +161,21 @@ impl Recorder {
             (Direction::Inbound, true) | (Direction::Outbound, false) => Sender::Client,
             _ => Sender::Server,
         };
-        let comment = (dropped_before > 0).then(|| left_out(dropped_before));
-        let prefix = u32::try_from(frame.len()).unwrap_or(0).to_be_bytes();
-        let (first, rest) = frame.split_at(frame.len().min(SEGMENT_BYTES.saturating_sub(4)));
-        let mut head = stream.data(sender, first.len().saturating_add(4), rest.is_empty());
-        head.extend_from_slice(&prefix);
+        let comment = comment(dropped_before, zeroed);
         let comment = comment.as_deref();
-        pcapng::packet(&Packet { time_ns, direction, head: &head, payload: first, comment }, out);
+        let prefix = u32::try_from(total).unwrap_or(0).to_be_bytes();
+        // Readers join segments only if these are whole, so a frame that is cut is one packet of any length.
+        let most = if cut > 0 { frame.len() } else { SEGMENT_BYTES.saturating_sub(PREFIX_LEN) };
+        let (payload, rest) = frame.split_at(frame.len().min(most));
+        let len = payload.len().saturating_add(cut).saturating_add(PREFIX_LEN);
+        let mut head = stream.data(sender, len, rest.is_empty());
+        head.extend_from_slice(&prefix);
+        pcapng::packet(&Packet { time_ns, direction, head: &head, payload, cut, comment }, out);
         let count = rest.len().div_ceil(SEGMENT_BYTES);
         for (number, payload) in (1..).zip(rest.chunks(SEGMENT_BYTES)) {
             let head = &stream.data(sender, payload.len(), number == count);
-            pcapng::packet(&Packet { time_ns, direction, head, payload, comment: None }, out);
+            let one = Packet { time_ns, direction, head, payload, cut: 0, comment: None };
+            pcapng::packet(&one, out);
         }
         self.outcome.messages = self.outcome.messages.saturating_add(1);
         self.count(before, out);
@@ -176,7 +195,7 @@ impl Recorder {
         }
         for (sender, head) in &stream.close() {
             let direction = direction_of(*sender, origin.is_server);
-            let one = Packet { time_ns, direction, head, payload: &[], comment: None };
+            let one = Packet { time_ns, direction, head, payload: &[], cut: 0, comment: None };
             pcapng::packet(&one, out);
         }
         self.count(before, out);
@@ -226,7 +245,7 @@ impl Recorder {
         for (sender, head) in &stream.open() {
             let direction = direction_of(*sender, origin.is_server);
             let comment = comment.take();
-            let one = Packet { time_ns, direction, head, payload: &[], comment };
+            let one = Packet { time_ns, direction, head, payload: &[], cut: 0, comment };
             pcapng::packet(&one, out);
         }
         self.streams.insert(origin.connection, stream);
@@ -254,6 +273,18 @@ fn direction_of(sender: Sender, is_server: bool) -> Direction {
 
 /// The words by which a reader finds a comment on frames that were left out.
 pub(crate) const LEFT_OUT: &str = "left out before this one";
+
+/// The comment on the first packet of a frame.
+fn comment(dropped_before: u64, zeroed: usize) -> Option<String> {
+    let mut texts = Vec::new();
+    if dropped_before > 0 {
+        texts.push(left_out(dropped_before));
+    }
+    if zeroed > 0 {
+        texts.push(format!("data cut: {zeroed} bytes of it are zeros here"));
+    }
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
 
 fn left_out(count: u64) -> String {
     let count =

@@ -9,13 +9,16 @@ use alloc::collections::BTreeMap;
 use core::net::SocketAddr;
 use core::ops::Range;
 
-use frevo_wire::command::{create, ioctl, read, session_setup, write};
+use frevo_wire::codec::Reader;
+use frevo_wire::command::{create, ioctl, session_setup};
 use frevo_wire::compound::Compound;
 use frevo_wire::{Command, FileId, Header};
 
+use crate::cut::data_range;
 use crate::limits::PIPES;
 use crate::recorder::Origin;
 use pipes::Pipe;
+pub(crate) use pipes::is_calls;
 
 /// Overwrites secrets, and remembers the pipes in which there may be some.
 #[derive(Debug, Default)]
@@ -86,8 +89,9 @@ impl Blanker {
                 }
             }
             (Command::WRITE, false) => {
-                let Ok(request) = write::Request::parse(message) else { return };
-                let (id, range) = (request.file_id, request.data_range);
+                let Some(range) = data_range(message) else { return };
+                let field = &mut Reader::new(message.get(80..).unwrap_or(&[]));
+                let Ok(id) = FileId::read(field) else { return };
                 self.data(of, id, range, message);
             }
             (Command::IOCTL, false) => {
@@ -98,8 +102,8 @@ impl Blanker {
                 }
             }
             (Command::READ, true) => {
-                let Ok(response) = read::Response::parse(message) else { return };
-                blank_logon(response.data_range, message);
+                let Some(range) = data_range(message) else { return };
+                blank_logon(range, message);
             }
             (Command::IOCTL, true) => blank_logon(range_of(message, 32, 36), message),
             _ => {}
@@ -112,7 +116,7 @@ impl Blanker {
             FileId::ALL_ONES => of.made,
             id => self.open.get(&of.pipe(id)).map(|(pipe, _)| *pipe),
         };
-        if let Some(data) = message.get_mut(range) {
+        if let Some(data) = message.get_mut(in_bounds(range, message.len())) {
             pipes::blank(known, data);
         }
     }
@@ -156,9 +160,14 @@ impl Frame<'_> {
 
 /// Overwrites the token of a logon in data that is read from a pipe.
 fn blank_logon(range: Range<usize>, message: &mut [u8]) {
-    if let Some(data) = message.get_mut(range) {
+    if let Some(data) = message.get_mut(in_bounds(range, message.len())) {
         pipes::blank_logon(data);
     }
+}
+
+/// Returns the part of a range that is there: the data at the end of a message may be cut.
+fn in_bounds(range: Range<usize>, len: usize) -> Range<usize> {
+    range.start.min(len)..range.end.min(len)
 }
 
 /// Returns the place of the token in a SESSION_SETUP.

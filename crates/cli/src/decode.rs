@@ -184,6 +184,7 @@ fn object(one: &Line) -> Value {
         "text": name(&one.text),
         "bytes": one.bytes,
         "data_bytes": one.data_bytes,
+        "cut_bytes": one.cut_bytes,
         "credit_charge": one.credit_charge,
         "credits": one.credits,
         "replay": one.is_replay,

@@ -70,6 +70,15 @@ fn a_capture_has_what_an_encrypted_connection_carried() {
     let written: u64 =
         of("WRITE", false).iter().map(|one| one["data_bytes"].as_u64().unwrap()).sum();
     assert_eq!(written, 300_000);
+    // The content of the file is left out, and that is told.
+    let cut: u64 = of("WRITE", false).iter().map(|one| one["cut_bytes"].as_u64().unwrap()).sum();
+    let writes = of("WRITE", false).len() as u64;
+    assert_eq!(cut, 300_000 - 256 * writes);
+    let told = of("WRITE", false)[0]["text"].as_str().unwrap();
+    assert!(told.contains(" bytes at ") && told.contains(" (data cut: "), "{told}");
+    let content = fs::read(&file).unwrap();
+    assert!(positions(&content, &[b'x'; 256]).len() as u64 == writes);
+    assert!(positions(&content, &[b'x'; 257]).is_empty());
     let name = of("WRITE", false)[0]["name"].as_str().unwrap();
     assert!(name.contains("\\share\\") && name.ends_with(".frevo-part"), "{name}");
     let renamed = of("SET_INFO", false);
@@ -139,7 +148,8 @@ fn a_capture_ends_at_its_largest_size_and_the_command_goes_on() {
     let world = World::new();
     fs::write(world.place.path("a"), vec![b'x'; 3 << 20]).unwrap();
     let (source, file) = (world.place.path("a"), world.place.path("f"));
-    let arguments = ["put", "--capture", text(&file), "--capture-size", "64k", text(&source)];
+    let limits = ["--capture-size", "64k", "--capture-data", "all"];
+    let arguments = [&["put", "--capture", text(&file)], &limits[..], &[text(&source)]].concat();
     let said = world.run(&[&arguments[..], &[&world.url("")]].concat());
     said.succeeds();
     assert!(said.err.contains("ended at its largest size"), "{said:?}");

@@ -245,7 +245,8 @@ mod witness;
 
 /// Captures of the messages of connections, for [`Options::capture`].
 pub mod capture {
-    pub use frevo_capture::limits::{CAPTURE_BYTES, CAPTURE_BYTES_MIN};
+    pub use frevo_capture::cut::CaptureData;
+    pub use frevo_capture::limits::{CAPTURE_BYTES, CAPTURE_BYTES_MIN, DATA_BYTES, DATA_BYTES_MAX};
     pub use frevo_capture::live::{Capture, FileWriter, create};
     pub use frevo_capture::recorder::{Outcome, Settings};
 }

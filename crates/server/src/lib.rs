@@ -124,7 +124,7 @@ pub use audit::Events;
 pub use base::watchdog::client_served;
 #[doc(inline)]
 pub use embed::{
-    ActivityStatus, BrakeStatus, BrakedStatus, CaptureStream, CaptureTarget, Captured,
+    ActivityStatus, BrakeStatus, BrakedStatus, CaptureData, CaptureStream, CaptureTarget, Captured,
     ChannelStatus, ClassStatus, Connection, ErrorStatus, HeldStatus, IntoListeners, Kick, Kicked,
     LatencyBuckets, LeaseStatus, Limits, LockStatus, Metrics, NotCaptured, OpenStatus, RateStatus,
     Reload, Rows, RpcConnectionStatus, Server, ServerBuilder, ServerStatus, SessionStatus,

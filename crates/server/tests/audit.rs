@@ -17,7 +17,6 @@ use std::time::Duration;
 use frevo_auth::{Account, Accounts, Membership};
 use frevo_net::quic::{Decision, Verdict};
 use frevo_posix::{PosixOptions, PosixVfs};
-use frevo_server::CaptureTarget;
 use frevo_server::access_rules::Names;
 use frevo_server::ambient::Host;
 use frevo_server::audit::{Audit, Event, File, Kind, Operations, ShareAudit, Sink};
@@ -27,6 +26,7 @@ use frevo_server::internal::limits::{
 };
 use frevo_server::internal::state::{EVICTED, GAVE_UP_WAITING, Notice};
 use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Share};
+use frevo_server::{CaptureData, CaptureTarget};
 use frevo_wire::command::change_notify::{self, ChangeNotifyFlags, CompletionFilter};
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::set_info::InfoType;
@@ -310,7 +310,8 @@ async fn everything(world: &World) {
         let decision = Decision::on(b"", verdict);
         frevo_server::internal::state::audit_certificate(&world.server, broken_peer(), &decision);
     }
-    drop(world.embedded.capture(CaptureTarget::default(), 1 << 20, true, "a test"));
+    let (target, data) = (CaptureTarget::default(), CaptureData::Whole);
+    drop(world.embedded.capture(target, 1 << 20, data, true, "a test"));
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
     // The program `frevo` emits these six events and tests them itself. Here they are only

@@ -16,7 +16,7 @@ use frevo_capture::decode::{Decoder, Line};
 use frevo_capture::pcapng::read::{Counted, Item, Reader, Step};
 use frevo_server::internal::state::Kind;
 use frevo_server::settings::Signing;
-use frevo_server::{CaptureStream, CaptureTarget, NotCaptured, Settings};
+use frevo_server::{CaptureData, CaptureStream, CaptureTarget, NotCaptured, Settings};
 use frevo_wire::Command;
 use frevo_wire::command::lock::LockFlags;
 
@@ -29,7 +29,11 @@ fn in_world(test: impl AsyncFnOnce(&World)) {
 }
 
 fn begin(world: &World, target: CaptureTarget) -> CaptureStream {
-    world.embedded.capture(target, 64 << 20, false, "a test").unwrap()
+    begin_with(world, target, CaptureData::default())
+}
+
+fn begin_with(world: &World, target: CaptureTarget, data: CaptureData) -> CaptureStream {
+    world.embedded.capture(target, 64 << 20, data, false, "a test").unwrap()
 }
 
 fn everything() -> CaptureTarget {
@@ -74,7 +78,7 @@ fn commands(lines: &[Line]) -> Vec<(&str, bool)> {
 #[test]
 fn a_capture_has_requests_and_answers_decrypted() {
     in_world(async |world| {
-        let stream = begin(world, everything());
+        let stream = begin_with(world, everything(), CaptureData::Whole);
         let data: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
         world.file("big", &data);
         for is_sealed in [false, true] {
@@ -190,7 +194,8 @@ fn a_server_makes_one_capture_at_a_time_and_it_costs_memory() {
     in_world(async |world| {
         let stream = begin(world, everything());
         assert_eq!(world.server.ledger.count(Kind::Capture), 1);
-        let again = world.embedded.capture(everything(), 1 << 20, false, "a test");
+        let again =
+            world.embedded.capture(everything(), 1 << 20, CaptureData::Whole, false, "a test");
         assert_eq!(again.err(), Some(NotCaptured::UnderWay));
         drop(stream);
         assert_eq!(world.server.ledger.count(Kind::Capture), 0);
@@ -211,7 +216,8 @@ fn a_server_makes_one_capture_at_a_time_and_it_costs_memory() {
         ann.expect_alive_in(&hers).await;
         assert!(lines_of(second).len() > 4);
         world.server.ledger.set_limit(1 << 20);
-        let refused = world.embedded.capture(everything(), 1 << 20, false, "a test");
+        let refused =
+            world.embedded.capture(everything(), 1 << 20, CaptureData::Whole, false, "a test");
         assert_eq!(refused.err(), Some(NotCaptured::NoMemory));
         world.server.ledger.set_limit(usize::MAX);
         drop(begin(world, everything()));
@@ -221,7 +227,7 @@ fn a_server_makes_one_capture_at_a_time_and_it_costs_memory() {
 #[test]
 fn nobody_waits_for_a_capture_that_is_not_fetched() {
     in_world(async |world| {
-        let stream = begin(world, everything());
+        let stream = begin_with(world, everything(), CaptureData::Whole);
         let (mut ann, hers) = world.session("ann", &Offer::default()).await;
         let file = ann.open_file(&hers, &Want::file("f")).await;
         let data = vec![7; 65_536];
@@ -236,6 +242,30 @@ fn nobody_waits_for_a_capture_that_is_not_fetched() {
     });
 }
 
+#[test]
+fn the_content_of_files_is_left_out() {
+    in_world(async |world| {
+        let text: Vec<u8> = (0..20_000_u32).flat_map(u32::to_le_bytes).collect();
+        for (data, kept) in [(CaptureData::default(), 256), (CaptureData::First(0), 0)] {
+            let stream = begin_with(world, everything(), data);
+            let (mut ann, hers) = world.session("ann", &Offer::default()).await;
+            let file = ann.open_file(&hers, &Want::file("f")).await;
+            ann.write(&hers, file, 0, &text).await;
+            assert_eq!(ann.read(&hers, file, 0, LONG).await, text[..LONG as usize]);
+            ann.close(&hers, file).await;
+            let file = file_of(stream);
+            let found = |part: &[u8]| file.windows(part.len()).filter(|one| *one == part).count();
+            assert_eq!(found(&text[..256]), if kept == 0 { 0 } else { 2 });
+            assert_eq!(found(&text[256..288]), 0);
+            let (lines, _) = content(&file);
+            let cut: Vec<u64> = lines.iter().map(|one| one.cut_bytes).filter(|n| *n > 0).collect();
+            assert_eq!(cut, [80_000 - kept, u64::from(LONG) - kept]);
+            let closed = lines.iter().find(|line| line.command == "CLOSE" && line.is_answer);
+            assert!(closed.is_some_and(|line| line.name.ends_with('f')));
+        }
+    });
+}
+
 /// The connection takes the beginning of a long READ, then the file changes: data that goes without a copy is
 /// read from it only when it is sent.
 #[test]
@@ -243,9 +273,12 @@ fn data_of_other_sessions_is_not_copied_during_a_capture() {
     const LEN: u32 = 2 << 20;
     let unsigned = Settings { signing: Signing::Offered, ..settings() };
     in_own_world(false, &World::new(unsigned), async |world| {
-        let user = Some(String::from("bob"));
-        let stream = begin(world, CaptureTarget { user, ..everything() });
-        for (user, last) in [("ann", 2), ("bob", 1)] {
+        let few = CaptureData::default();
+        for (user, captured, last) in
+            [("ann", CaptureData::Whole, 2), ("bob", CaptureData::Whole, 1), ("bob", few, 2)]
+        {
+            let target = CaptureTarget { user: Some(String::from("bob")), ..everything() };
+            let stream = begin_with(world, target, captured);
             world.file("big", vec![1; LEN as usize]);
             let mut peer = world.connect_from("192.0.2.7".parse().unwrap()).unwrap();
             peer.negotiate(&Offer::default()).await;
@@ -258,9 +291,16 @@ fn data_of_other_sessions_is_not_copied_during_a_capture() {
             let replies = peer.collect(&ids).await;
             let found = data(&replies[0]);
             assert_eq!((found.len(), found[0]), (LEN as usize, 1));
-            assert_eq!(found[LEN as usize - 1], last, "{user}");
+            assert_eq!(found[LEN as usize - 1], last, "{user} {captured}");
+            let lines = lines_of(stream);
+            let answer = lines.iter().find(|line| line.command == "READ" && line.is_answer);
+            assert_eq!(answer.is_some(), user == "bob");
+            if let Some(answer) = answer {
+                assert_eq!(answer.data_bytes, Some(LEN.into()));
+                let cut = if captured == few { LEN.into() } else { 0 };
+                assert_eq!(answer.cut_bytes, cut, "{captured}");
+            }
         }
-        assert!(lines_of(stream).iter().any(|line| line.data_bytes == Some(LEN.into())));
     });
 }
 
@@ -268,7 +308,13 @@ fn data_of_other_sessions_is_not_copied_during_a_capture() {
 fn a_capture_holds_no_answer_of_a_logon() {
     in_world(async |world| {
         for keeps_secrets in [false, true] {
-            let stream = world.embedded.capture(everything(), 1 << 20, keeps_secrets, "a test");
+            let stream = world.embedded.capture(
+                everything(),
+                1 << 20,
+                CaptureData::default(),
+                keeps_secrets,
+                "a test",
+            );
             let (_ann, _hers) = world.session("ann", &Offer::default()).await;
             let mut peer = world.connect();
             peer.negotiate(&Offer::default()).await;

@@ -1,5 +1,6 @@
 //! Capture files, and files that are made of any frames.
 
+use frevo_capture::cut::{CaptureData, Kept};
 use frevo_capture::decode::Decoder;
 use frevo_capture::packet::Ends;
 use frevo_capture::pcapng::Direction;
@@ -62,7 +63,8 @@ fn read(file: &[u8]) -> Result<Content, BadFile> {
 /// Makes a file of frames, each of which has a byte with its way before it.
 fn recorded(mut data: &[u8], keeps_secrets: bool) -> (usize, Vec<u8>) {
     let (application, comment) = (String::from("fuzz"), String::from("fuzz"));
-    let settings = Settings { bytes: 1 << 30, keeps_secrets, application, comment };
+    let data = CaptureData::Whole;
+    let settings = Settings { bytes: 1 << 30, keeps_secrets, data, application, comment };
     let mut file = Vec::new();
     let mut recorder = Recorder::begin(&settings, &mut file);
     let (mut count, mut origins) = (0, Vec::new());
@@ -79,9 +81,18 @@ fn recorded(mut data: &[u8], keeps_secrets: bool) -> (usize, Vec<u8>) {
         let comment = String::new();
         let origin = Origin { connection, ends, is_server: way & 2 != 0, comment };
         let direction = if way & 1 == 0 { Direction::Inbound } else { Direction::Outbound };
-        let frame = frame.as_mut_slice();
-        let message =
-            Message { origin: &origin, time_ns: count as u64, direction, dropped_before: 0, frame };
+        let data = if way & 4 == 0 { CaptureData::Whole } else { CaptureData::First(8) };
+        let Kept { mut bytes, cut, zeroed } = Kept::of(&frame, 0, data);
+        assert!(bytes.len() + cut == frame.len());
+        let message = Message {
+            origin: &origin,
+            time_ns: count as u64,
+            direction,
+            dropped_before: 0,
+            frame: &mut bytes,
+            cut,
+            zeroed,
+        };
         recorder.message(message, &mut file);
         count += 1;
         origins.push(origin);

@@ -15,6 +15,8 @@ pub(super) struct Message {
     pub(super) head: Vec<u8>,
     /// Its length, with the padding before the message behind it.
     pub(super) len: usize,
+    /// Bytes of it that are not in the file.
+    pub(super) missing: usize,
 }
 
 /// The frames of one direction.
@@ -91,6 +93,10 @@ impl Frames {
             return self.stray();
         }
         self.is_cut = true;
+        let in_message = count.min(self.end.saturating_sub(self.passed));
+        if let Some(last) = self.messages.last_mut() {
+            last.missing = last.missing.saturating_add(in_message);
+        }
         self.passed = self.passed.saturating_add(count);
         let has_header = self.messages.last().is_some_and(|one| one.head.len() >= HEADER_LEN);
         if !has_header {
@@ -117,7 +123,7 @@ impl Frames {
         let len = self.len.saturating_sub(self.passed);
         self.end = self.len;
         self.is_cut = false;
-        self.messages.push(Message { head: Vec::new(), len });
+        self.messages.push(Message { head: Vec::new(), len, missing: 0 });
     }
 
     /// Returns the bytes up to the place where something is decided: the end of the header under way, or of

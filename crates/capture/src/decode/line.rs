@@ -1,9 +1,10 @@
 //! A message in plain words.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use frevo_wire::Status;
+use frevo_wire::{Command, Header, Status};
 
 /// A message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Line {
     pub bytes: u64,
     /// Bytes of a file that it moves, or is to move.
     pub data_bytes: Option<u64>,
+    /// Bytes of the message that are not in the file.
+    pub cut_bytes: u64,
     /// Credits that a request costs.
     pub credit_charge: u16,
     /// Credits that a request asks for, or an answer grants.
@@ -46,4 +49,17 @@ pub struct Line {
     pub text: String,
     /// Explanations: of leases, credits, replays and of what is unusual.
     pub notes: Vec<String>,
+}
+
+impl Line {
+    /// Says how much of the message is not in the file.
+    pub(super) fn note_cut(&mut self, header: &Header) {
+        if self.cut_bytes == 0 {
+            return;
+        }
+        let has_data = matches!(header.command, Command::READ | Command::WRITE);
+        let subject = if has_data { "data cut" } else { "cut" };
+        let space = if self.text.is_empty() { "" } else { " " };
+        self.text = format!("{}{space}({subject}: {} bytes)", self.text, self.cut_bytes);
+    }
 }

@@ -58,7 +58,7 @@ impl Talk {
 }
 
 fn captured(time_ns: u64, data: &[u8]) -> Captured<'_> {
-    Captured { time_ns: Some(time_ns), link: 101, data, comment: String::new() }
+    Captured { time_ns: Some(time_ns), link: 101, data, cut: 0, comment: String::new() }
 }
 
 fn asks(command: Command, message_id: u64) -> Header {
@@ -372,7 +372,7 @@ fn segments_that_wait_are_bounded() {
     let mut streams = Streams::default();
     let segments: Vec<_> = talk.packets.iter().map(|(_, packet)| packet.clone()).collect();
     for packet in &segments {
-        streams.segment(&segment(101, packet).unwrap(), "");
+        streams.segment(&segment(101, packet, 0).unwrap(), "");
     }
     // Many short segments with gaps, then long ones, which are not let in at their cost.
     let mut template = talk.stream.data(Sender::Client, 1, true);
@@ -382,7 +382,7 @@ fn segments_that_wait_are_bounded() {
         template[24..28].copy_from_slice(&(first + ahead).to_be_bytes());
         template[2..4].copy_from_slice(&u16::try_from(40 + len).unwrap().to_be_bytes());
         template.resize(40 + len, 7);
-        streams.segment(&segment(101, &template).unwrap(), "");
+        streams.segment(&segment(101, &template, 0).unwrap(), "");
         assert!(streams.waiting_bytes() <= crate::limits::WAITING_BYTES);
     };
     (1..=256).for_each(|at| put(2 * at, 1));
@@ -445,7 +445,11 @@ fn segments_that_were_cut_keep_their_heads() {
         let header = answers(Command::READ, id, Status::SUCCESS);
         talk.say(header, |w| read::Response::new(&data).encode(w));
     }
-    let expected: Vec<_> = talk.lines().into_iter().map(|line| line.text).collect();
+    let said = |line: Line| match &*line.text {
+        "3000 bytes" => String::from("3000 bytes (data cut: 1800 bytes)"),
+        text => text.to_string(),
+    };
+    let expected: Vec<_> = talk.lines().into_iter().map(said).collect();
     talk.packets.iter_mut().for_each(|(_, packet)| packet.truncate(40 + 400));
     let lines: Vec<_> = talk.lines().into_iter().map(|line| line.text).collect();
     assert_eq!(lines, expected);
@@ -480,4 +484,34 @@ proptest::proptest! {
         }
         talk.lines();
     }
+}
+
+#[test]
+fn a_message_that_is_cut_says_so() {
+    let mut talk = Talk::new();
+    open(&mut talk);
+    let data = vec![7; 1 << 20];
+    let before = talk.packets.len();
+    talk.say(asks(Command::WRITE, 3), |w| write::Request::new(FILE, 0, &data).encode(w));
+    talk.say(answers(Command::WRITE, 3, Status::SUCCESS), |w| {
+        write::Response { count: 1 << 20 }.encode(w);
+    });
+    talk.say(asks(Command::READ, 4), |w| read::Request::new(FILE, 0, 1 << 20).encode(w));
+    talk.say(answers(Command::READ, 4, Status::SUCCESS), |w| read::Response::new(&data).encode(w));
+    let mut decoder = Decoder::new();
+    let mut lines = Vec::new();
+    for (at, (time_ns, data)) in talk.packets.iter().enumerate() {
+        // As tcpdump writes it with -s 300: of each segment the beginning.
+        let kept = if at < before { data.len() } else { data.len().min(300) };
+        let cut = data.len() - kept;
+        let packet = Captured { cut, ..captured(*time_ns, &data[..kept]) };
+        lines.extend(decoder.packet(&packet));
+    }
+    let texts: Vec<_> = lines.iter().rev().take(4).map(|line| line.text.as_str()).collect();
+    let cut = lines[lines.len() - 1].cut_bytes;
+    assert!(cut > 700_000 && cut < 1 << 20, "{cut}");
+    assert_eq!(texts[0], format!("1048576 bytes (data cut: {cut} bytes)"));
+    assert!(texts[3].starts_with("1048576 bytes at 0 (data cut: "), "{texts:?}");
+    assert_eq!(texts[2], "1048576 bytes");
+    assert!(lines.iter().all(|line| !line.command.starts_with('(')), "{lines:?}");
 }

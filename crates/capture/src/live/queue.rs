@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
-use std::vec::Vec;
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::cut::Kept;
 use crate::limits::{QUEUED_OVERHEAD, TAKEN_BYTES};
 use crate::pcapng::Direction;
 use crate::recorder::Origin;
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// An event of a connection.
 pub(super) enum Event {
     /// A frame.
-    Frame { origin: Arc<Origin>, time_ns: u64, direction: Direction, bytes: Vec<u8> },
+    Frame { origin: Arc<Origin>, time_ns: u64, direction: Direction, kept: Kept },
     /// The connection has ended.
     Closed { origin: Arc<Origin>, time_ns: u64 },
 }

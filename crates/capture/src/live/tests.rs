@@ -7,7 +7,8 @@ use crate::pcapng::read::{Counted, Item, Reader, Step};
 
 fn settings() -> Settings {
     let (application, comment) = ("test".to_string(), "a test".to_string());
-    Settings { bytes: 64 << 20, keeps_secrets: false, application, comment }
+    let data = CaptureData::default();
+    Settings { bytes: 64 << 20, keeps_secrets: false, data, application, comment }
 }
 
 fn ends() -> Ends {
@@ -51,7 +52,7 @@ fn the_frames_of_many_threads_reach_the_file() {
             scope.spawn(move || {
                 let tap = capture.tap(ends(), false, "a thread".to_string());
                 for id in 0..100 {
-                    tap.sent(&[&echo(id)[..20], &echo(id)[20..]]);
+                    tap.sent(&echo(id), 0);
                 }
             });
         }
@@ -86,7 +87,7 @@ fn a_writer_that_is_too_slow_costs_frames_and_no_memory() {
     let (capture, mut source) = Capture::new(&settings(), 100_000);
     let tap = capture.tap(ends(), false, "a test".to_string());
     for _ in 0..1000 {
-        tap.sent(&[&echo(1)]);
+        tap.sent(&echo(1), 0);
         assert!(capture.queued_bytes() <= 100_000);
     }
     let fits = 100_000 / (68 + crate::limits::QUEUED_OVERHEAD) as u64;
@@ -95,7 +96,7 @@ fn a_writer_that_is_too_slow_costs_frames_and_no_memory() {
     file.append(&mut blocks);
     assert_eq!(source.outcome().messages, fits);
     // The next frame that has room tells how many had none.
-    tap.sent(&[&echo(2)]);
+    tap.sent(&echo(2), 0);
     drop(tap);
     capture.end();
     while source.next(&mut blocks) {
@@ -116,7 +117,32 @@ fn a_writer_that_fails_ends_the_capture() {
         std::thread::yield_now();
     }
     let tap = capture.tap(ends(), false, "a test".to_string());
-    tap.sent(&[&echo(1)]);
+    tap.sent(&echo(1), 0);
     assert_eq!(capture.queued_bytes(), 0);
     assert!(writer.finish().1.is_some());
+}
+
+/// A frame of `len` bytes of data costs the queue no more than its head.
+#[test]
+fn data_that_is_cut_takes_no_room_in_the_queue() {
+    let mut frame = echo(1);
+    frame.resize(80, 0);
+    frame[12] = 8;
+    frame[16] = 1;
+    frame[64..72].copy_from_slice(&[17, 0, 80, 0, 0, 0, 16, 0]);
+    let (capture, mut source) = Capture::new(&settings(), 100_000);
+    let tap = capture.tap(ends(), true, "a test".to_string());
+    // The data of the first is not in memory.
+    tap.sent(&frame, 1 << 20);
+    assert_eq!(capture.queued_bytes(), 80 + crate::limits::QUEUED_OVERHEAD);
+    frame.resize(80 + (1 << 20), 7);
+    tap.sent(&frame, 0);
+    assert_eq!(capture.queued_bytes(), 80 + 80 + 256 + 2 * crate::limits::QUEUED_OVERHEAD);
+    capture.end();
+    let (mut file, mut blocks) = (Vec::new(), Vec::new());
+    while source.next(&mut blocks) {
+        file.append(&mut blocks);
+    }
+    assert_eq!(content(&file).0, 2);
+    assert!(file.len() < 4000);
 }

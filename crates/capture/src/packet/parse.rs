@@ -31,20 +31,21 @@ const TAGS: usize = 4;
 const EXTENSIONS: usize = 8;
 
 /// Finds the segment in a packet of an interface with this link type (LINKTYPE_ values). None for a packet
-/// of another kind, for a fragment of one, and for one whose headers were not captured.
-pub fn segment(link: u16, packet: &[u8]) -> Option<Segment<'_>> {
+/// of another kind, for a fragment of one, and for one whose headers were not captured. `cut` is the number of bytes at
+/// its end that were not captured.
+pub fn segment(link: u16, packet: &[u8], cut: usize) -> Option<Segment<'_>> {
     match link {
         // NULL and LOOP: a word with the family of addresses.
-        0 | 108 => ip(packet.get(4..)?),
+        0 | 108 => ip(packet.get(4..)?, cut),
         // ETHERNET.
-        1 => ethernet(packet.get(12..)?),
+        1 => ethernet(packet.get(12..)?, cut),
         // RAW, IPV4, IPV6, and what systems wrote in place of RAW.
-        12 | 14 | 101 | 228 | 229 => ip(packet),
+        12 | 14 | 101 | 228 | 229 => ip(packet, cut),
         // LINUX_SLL.
-        113 => ethernet(packet.get(14..)?),
+        113 => ethernet(packet.get(14..)?, cut),
         // LINUX_SLL2.
         276 => match u16_at(packet, 0)? {
-            IPV4 | IPV6 => ip(packet.get(20..)?),
+            IPV4 | IPV6 => ip(packet.get(20..)?, cut),
             _ => None,
         },
         _ => None,
@@ -52,10 +53,10 @@ pub fn segment(link: u16, packet: &[u8]) -> Option<Segment<'_>> {
 }
 
 /// Reads from the EtherType on.
-fn ethernet(mut rest: &[u8]) -> Option<Segment<'_>> {
+fn ethernet(mut rest: &[u8], cut: usize) -> Option<Segment<'_>> {
     for _ in 0..TAGS {
         match u16_at(rest, 0)? {
-            IPV4 | IPV6 => return ip(rest.get(2..)?),
+            IPV4 | IPV6 => return ip(rest.get(2..)?, cut),
             0x8100 | 0x88A8 | 0x9100 => rest = rest.get(4..)?,
             _ => return None,
         }
@@ -63,15 +64,15 @@ fn ethernet(mut rest: &[u8]) -> Option<Segment<'_>> {
     None
 }
 
-fn ip(packet: &[u8]) -> Option<Segment<'_>> {
+fn ip(packet: &[u8], cut: usize) -> Option<Segment<'_>> {
     match packet.first()? >> 4 {
-        4 => ipv4(packet),
-        6 => ipv6(packet),
+        4 => ipv4(packet, cut),
+        6 => ipv6(packet, cut),
         _ => None,
     }
 }
 
-fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
+fn ipv4(packet: &[u8], cut: usize) -> Option<Segment<'_>> {
     let head_len = usize::from(packet.first()? & 0x0F).saturating_mul(4);
     let total = usize::from(u16_at(packet, 2)?);
     let is_fragment = u16_at(packet, 6)? & 0x3FFF != 0;
@@ -81,17 +82,18 @@ fn ipv4(packet: &[u8]) -> Option<Segment<'_>> {
     let from = Ipv4Addr::from(*packet.get(12..)?.first_chunk::<4>()?);
     let to = Ipv4Addr::from(*packet.get(16..)?.first_chunk::<4>()?);
     // A length of zero is that of a packet which the network card cuts.
-    let len = if total == 0 { packet.len() } else { total };
+    let len = if total == 0 { packet.len().saturating_add(cut) } else { total };
     tcp(from.into(), to.into(), packet.get(head_len..)?, len.checked_sub(head_len)?)
 }
 
-fn ipv6(packet: &[u8]) -> Option<Segment<'_>> {
+fn ipv6(packet: &[u8], cut: usize) -> Option<Segment<'_>> {
     let payload_len = usize::from(u16_at(packet, 4)?);
     let mut next = *packet.get(6)?;
     let from = Ipv6Addr::from(*packet.get(8..)?.first_chunk::<16>()?);
     let to = Ipv6Addr::from(*packet.get(24..)?.first_chunk::<16>()?);
     let mut rest = packet.get(40..)?;
-    let mut len = if payload_len == 0 { rest.len() } else { payload_len };
+    // A length of zero is that of a jumbogram, too.
+    let mut len = if payload_len == 0 { rest.len().saturating_add(cut) } else { payload_len };
     for _ in 0..EXTENSIONS {
         match next {
             TCP => return tcp(from.into(), to.into(), rest, len),

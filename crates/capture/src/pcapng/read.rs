@@ -31,6 +31,8 @@ pub struct Captured<'a> {
     pub link: u16,
     /// The bytes that were captured.
     pub data: &'a [u8],
+    /// Bytes behind these that were not captured.
+    pub cut: usize,
     /// A comment; empty for none.
     pub comment: String,
 }
@@ -173,7 +175,8 @@ impl Reader {
         let fraction = u64::from(self.u32_at(head, 4));
         let fraction = if nanoseconds { fraction } else { fraction.saturating_mul(1000) };
         let time_ns = seconds.saturating_mul(1_000_000_000).saturating_add(fraction);
-        let packet = Captured { time_ns: Some(time_ns), link, data, comment: String::new() };
+        let cut = cut(self.u32_at(head, 12), data);
+        let packet = Captured { time_ns: Some(time_ns), link, data, cut, comment: String::new() };
         Ok(Step::Took(end, Item::Packet(packet)))
     }
 
@@ -252,6 +255,7 @@ impl Reader {
             time_ns: Some(nanoseconds(high << 32 | low, interface.resolution)),
             link: interface.link,
             data,
+            cut: cut(self.u32_at(body, 16), data),
             comment: self.comment_of(body.get(options..).unwrap_or(&[])),
         })
     }
@@ -262,7 +266,8 @@ impl Reader {
         let data = body.get(4..).unwrap_or(&[]);
         let data = data.get(..len).unwrap_or(data);
         let link = interface.link;
-        Item::Packet(Captured { time_ns: None, link, data, comment: String::new() })
+        let cut = cut(self.u32_at(body, 0), data);
+        Item::Packet(Captured { time_ns: None, link, data, cut, comment: String::new() })
     }
 
     fn statistics<'a>(&self, body: &[u8]) -> Item<'a> {
@@ -317,6 +322,11 @@ impl Reader {
     const fn u64_of(&self, field: [u8; 8]) -> u64 {
         if self.is_big_endian { u64::from_be_bytes(field) } else { u64::from_le_bytes(field) }
     }
+}
+
+/// Returns the bytes of a packet of this length that are not in `data`.
+fn cut(original: u32, data: &[u8]) -> usize {
+    usize::try_from(original).unwrap_or(usize::MAX).saturating_sub(data.len())
 }
 
 const fn u16_of(field: [u8; 2], is_big_endian: bool) -> u16 {

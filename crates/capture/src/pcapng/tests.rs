@@ -39,6 +39,7 @@ fn sample() -> Vec<u8> {
             direction: Direction::Outbound,
             head: b"head",
             payload,
+            cut: 0,
             comment,
         };
         let before = out.len();
@@ -56,7 +57,7 @@ fn what_is_written_is_read() {
     let captured = |data, comment: &str| {
         let comment = String::from(comment);
         let time_ns = Some(1_700_000_000_123_456_789);
-        Item::Packet(Captured { time_ns, link: 101, data, comment })
+        Item::Packet(Captured { time_ns, link: 101, data, cut: 0, comment })
     };
     let counted = Counted {
         received: Some(12),
@@ -92,9 +93,10 @@ fn files_of_the_other_byte_order_are_read() {
     block(SECTION, &section);
     block(INTERFACE, &[0, 1, 0, 0, 0, 0, 0, 0]);
     let mut body = vec![0; 8];
-    body.extend([0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 2, 9, 8, 0, 0]);
+    body.extend([0, 0, 0, 7, 0, 0, 0, 2, 0, 0, 0, 5, 9, 8, 0, 0]);
     block(PACKET, &body);
-    let expected = Captured { time_ns: Some(7000), link: 1, data: &[9, 8], comment: String::new() };
+    let (time_ns, comment) = (Some(7000), String::new());
+    let expected = Captured { time_ns, link: 1, data: &[9, 8], cut: 3, comment };
     assert_eq!(items(&file), [Item::Packet(expected)]);
 }
 
@@ -102,12 +104,13 @@ fn files_of_the_other_byte_order_are_read() {
 fn files_of_the_older_format_are_read() {
     for (magic, fraction) in [(0xA1B2_C3D4_u32, 5), (0xA1B2_3C4D, 5000)] {
         let mut file = vec![];
-        for word in [magic, 0x0004_0002, 0, 0, 65_535, 1, 3, fraction, 2, 2] {
+        for word in [magic, 0x0004_0002, 0, 0, 65_535, 1, 3, fraction, 2, 9] {
             file.extend(word.to_le_bytes());
         }
         file.extend([9, 8]);
         let time_ns = Some(3_000_005_000);
-        let expected = Captured { time_ns, link: 1, data: &[9, 8], comment: String::new() };
+        let comment = String::new();
+        let expected = Captured { time_ns, link: 1, data: &[9, 8], cut: 7, comment };
         assert_eq!(items(&file), [Item::Packet(expected)]);
     }
     assert!(Reader::new().step(b"GIF89a").is_err());

@@ -47,6 +47,8 @@ const REQUEST: u8 = 0;
 const LOGON: [u8; 5] = [11, 12, 14, 15, 16];
 /// Bytes of the head of every PDU.
 const HEAD: usize = 16;
+/// Bytes of data that are looked at as calls: more is the data of a file.
+const CALLS_BYTES: usize = 64 << 10;
 /// Bytes of the head of a request.
 const REQUEST_HEAD: usize = 24;
 
@@ -117,31 +119,51 @@ pub(super) fn blank(pipe: Option<Pipe>, data: &mut [u8]) {
             Some(Pipe::Other) | None => true,
         };
         if kind == REQUEST && has_secret {
-            let end = one.len().saturating_sub(auth_len);
+            // The verifier is at the end of a call, which may be in another message.
+            let verifier = if one.len() < len { 0 } else { auth_len };
+            let end = one.len().saturating_sub(verifier);
             if let Some(stub) = one.get_mut(REQUEST_HEAD..end) {
                 stub.fill(0);
             }
         }
-        blank_verifier(kind, auth_len, one);
+        blank_verifier(&Pdu { kind, len, auth_len, opnum }, one);
         rest = behind;
     }
 }
 
 /// Overwrites the token of a logon in data that is read from a pipe.
 pub(super) fn blank_logon(data: &mut [u8]) {
-    if let Some(Pdu { kind, len, auth_len, .. }) = pdu(data)
-        && let Some(one) = data.get_mut(..len)
-    {
-        blank_verifier(kind, auth_len, one);
+    if let Some(head) = pdu(data) {
+        let end = head.len.min(data.len());
+        if let Some(one) = data.get_mut(..end) {
+            blank_verifier(&head, one);
+        }
     }
 }
 
-fn blank_verifier(kind: u8, auth_len: usize, pdu: &mut [u8]) {
-    if !LOGON.contains(&kind) || auth_len == 0 {
+/// Returns true for data that is nothing but whole calls. Such data is kept whole, and its secrets are overwritten.
+pub(crate) fn is_calls(data: &[u8]) -> bool {
+    let mut rest = data;
+    while let Some(head) = pdu(rest).filter(|_| data.len() <= CALLS_BYTES) {
+        let Some(behind) = rest.get(head.len..) else { return false };
+        if behind.is_empty() {
+            return true;
+        }
+        rest = behind;
+    }
+    false
+}
+
+/// Overwrites the token of a logon. `bytes` are those of the PDU that are there.
+fn blank_verifier(pdu: &Pdu, bytes: &mut [u8]) {
+    if !LOGON.contains(&pdu.kind) || pdu.auth_len == 0 {
         return;
     }
-    let start = pdu.len().saturating_sub(auth_len);
-    if let Some(verifier) = pdu.get_mut(start..) {
-        token::blank(verifier);
+    let start = pdu.len.saturating_sub(pdu.auth_len);
+    let is_whole = bytes.len() == pdu.len;
+    match bytes.get_mut(start..) {
+        Some(verifier) if is_whole => token::blank(verifier),
+        Some(part) => part.fill(0),
+        None => {}
     }
 }

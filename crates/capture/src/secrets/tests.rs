@@ -4,6 +4,7 @@ use std::vec::Vec;
 use frevo_wire::codec::Writer;
 use frevo_wire::command::negotiate::{GlobalCapabilities, SecurityMode};
 use frevo_wire::command::session_setup::SessionSetupFlags;
+use frevo_wire::command::{read, write};
 use frevo_wire::create_context::CreateContexts;
 use frevo_wire::dtyp::{AccessMask, FileAttributes, FileTime};
 use frevo_wire::{HeaderFlags, Route, Status, Utf16};
@@ -296,6 +297,38 @@ fn a_logon_in_a_pipe_is_overwritten() {
     pdu.extend([0; 4 + 4 + 8]);
     pdu.extend(token);
     assert_eq!(left_of(blanker, id, &pdu), [0, 0]);
+}
+
+/// A call or a logon of which only the beginning is there, as in a message whose data is cut, keeps nothing.
+#[test]
+fn the_beginning_of_a_call_is_overwritten() {
+    let id = FileId { persistent: 3, volatile: 4 };
+    let blanker = &mut Blanker::default();
+    open(blanker, "samr", id);
+    let mut long = call(55);
+    long.extend([SECRET; 300]);
+    let len = u16::try_from(long.len()).unwrap();
+    long[8..10].copy_from_slice(&len.to_le_bytes());
+    long[10..12].copy_from_slice(&300_u16.to_le_bytes());
+    let mut logon = long.clone();
+    logon[2] = 11;
+    let left = |blanker: &mut Blanker, data: &[u8], cut: usize| {
+        let written = write::Request::new(id, 0, data);
+        let mut frame = message(Command::WRITE, 6, false, |w| written.encode(w));
+        frame.truncate(frame.len() - cut);
+        blanker.blank(&origin(SERVER), &mut frame);
+        secret_bytes(&frame)
+    };
+    // The stub is gone, and the verifier of a call, which has no password, is there if the call is whole.
+    assert_eq!(left(blanker, &long, 0), 300);
+    for cut in [1, 100, 299, 300, 301, 500] {
+        assert_eq!(left(blanker, &long, cut), 0, "{cut}");
+        assert_eq!(
+            left(blanker, &logon, cut),
+            500_usize.saturating_sub(cut.saturating_sub(300)),
+            "{cut}"
+        );
+    }
 }
 
 #[test]

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
+use frevo_capture::cut::CaptureData;
 
 use crate::exit::EXIT_CODES;
-use crate::remote::connection_options::{Connection, parse_capture_size};
+use crate::remote::connection_options::{Connection, parse_capture_data, parse_capture_size};
 use crate::remote::location::Url;
 
 /// The dialects that a cluster can have as its maximum.
@@ -26,7 +27,8 @@ user. A client that was released is counted anew.
 Exit codes: 0 ok, 1 failed, 2 usage, 5 no server runs, 6 no brake has hold of NAME";
 
 const CAPTURE_HELP: &str = "\
-The messages are decrypted; the content of files is in them. Only messages for which all that is \
+The messages are decrypted. Of the content of files only the first bytes of each read and write are in \
+them, unless --capture-data asks for more. Only messages for which all that is \
 named is true are captured. `frevo decode FILE` shows them. The capture ends at its size, at its time \
 or with Ctrl-C; the audit log has a line for its begin and its end.
 
@@ -386,6 +388,10 @@ pub(crate) struct CaptureArguments {
     /// End the capture at this size (bytes; k, M, G)
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_capture_size)]
     pub(crate) capture_size: u64,
+
+    /// Keep so many bytes of the data of each read and write (bytes; k), or all
+    #[arg(long, value_name = "all|BYTES", default_value = "256", value_parser = parse_capture_data)]
+    pub(crate) capture_data: CaptureData,
 
     /// Keep the answers and tickets of logons, and calls that carry passwords
     #[arg(long)]

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use frevo_admin::CaptureBody;
+use frevo_capture::cut::CaptureData;
 use frevo_capture::pcapng::read::last_comment;
 use serde_json::json;
 use tokio::signal::ctrl_c;
@@ -66,6 +67,8 @@ pub(super) async fn run(arguments: &CaptureArguments) -> Done {
         bytes: arguments.capture_size,
         seconds: arguments.time,
         secrets: arguments.capture_secrets,
+        data_bytes: first(arguments.capture_data),
+        all_data: arguments.capture_data == CaptureData::Whole,
     };
     let body = json!(body).to_string();
     let mut written = Written { file, bytes: 0, last: Vec::new(), error: None };
@@ -80,6 +83,14 @@ pub(super) async fn run(arguments: &CaptureArguments) -> Done {
         return Err(Failure::new(Exit::Failed, format!("the capture {shown} ends early: {error}")));
     }
     finish(arguments, &shown, &written, began.elapsed())
+}
+
+/// Returns the bytes of data to keep; None for all.
+const fn first(data: CaptureData) -> Option<usize> {
+    match data {
+        CaptureData::Whole => None,
+        CaptureData::First(bytes) => Some(bytes),
+    }
 }
 
 /// Writes what the server captures, until it ends the capture, because of Ctrl-C if not before.

@@ -45,6 +45,7 @@ fn settings(connection: &Connection) -> Settings {
     Settings {
         bytes: connection.capture_size,
         keeps_secrets: connection.capture_secrets,
+        data: connection.capture_data,
         application: format!("frevo {}", env!("CARGO_PKG_VERSION")),
         comment: String::from("a capture of a client of Frevo, by --capture"),
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use frevo_client::capture::CAPTURE_BYTES_MIN;
+use frevo_client::capture::{CAPTURE_BYTES_MIN, CaptureData, DATA_BYTES_MAX};
 use frevo_client::{AppInstance, Fingerprint, ServerName};
 use frevo_config::DialectName;
 
@@ -159,6 +159,11 @@ pub(crate) struct Connection {
     /// End the capture at this size (bytes; k, M, G)
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_capture_size)]
     pub(crate) capture_size: u64,
+
+    /// Keep so many bytes of the data of each read and write in the capture (bytes; k),
+    /// or all
+    #[arg(long, value_name = "all|BYTES", default_value = "256", value_parser = parse_capture_data)]
+    pub(crate) capture_data: CaptureData,
 
     /// Keep the answers and tickets of logons in the capture, and calls that carry
     /// passwords
@@ -342,9 +347,23 @@ pub(crate) fn parse_capture_size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| String::from("write a size of at least 64k"))
 }
 
+/// The data of files in a capture.
+pub(crate) fn parse_capture_data(text: &str) -> Result<CaptureData, String> {
+    if text == "all" {
+        return Ok(CaptureData::Whole);
+    }
+    let bytes = usize::try_from(parse_size(text)?).ok().filter(|bytes| *bytes <= DATA_BYTES_MAX);
+    let bytes = bytes.ok_or_else(|| String::from("write a size of at most 128k, or all"))?;
+    Ok(CaptureData::First(bytes))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{AppVersion, parse_capture_size, parse_channels, parse_version};
+    use frevo_client::capture::CaptureData;
+
+    use super::{
+        AppVersion, parse_capture_data, parse_capture_size, parse_channels, parse_version,
+    };
 
     #[test]
     fn a_capture_has_at_least_64_kib_and_256_mib_by_default() {
@@ -352,6 +371,17 @@ mod tests {
         assert_eq!(parse_capture_size("256M"), Ok(frevo_client::capture::CAPTURE_BYTES));
         for text in ["0", "65535", "-1", "many"] {
             assert!(parse_capture_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_capture_has_256_bytes_of_data_by_default_and_all_if_asked() {
+        assert_eq!(parse_capture_data("256"), Ok(CaptureData::default()));
+        assert_eq!(parse_capture_data("all"), Ok(CaptureData::Whole));
+        assert_eq!(parse_capture_data("0"), Ok(CaptureData::First(0)));
+        assert_eq!(parse_capture_data("128k"), Ok(CaptureData::First(128 << 10)));
+        for text in ["129k", "ALL", "-1", "many"] {
+            assert!(parse_capture_data(text).is_err(), "{text}");
         }
     }
 

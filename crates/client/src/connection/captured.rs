@@ -20,7 +20,7 @@ impl Connection {
     /// Gives a frame to the capture before it is protected.
     pub(super) fn capture_sent(&self, frame: &[u8]) {
         if let Some(tap) = &self.tap {
-            tap.sent(&[frame]);
+            tap.sent(frame, 0);
         }
     }
 

@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 
 use super::Connection;
 use super::assemble::{Answer, Assembly};
+use super::captured::InCapture;
 use super::look_up::{Target, ended, named};
 use super::receive::{Element, Opened};
 #[cfg(feature = "traces")]
@@ -65,7 +66,7 @@ impl Connection {
         let flags = elements.iter().map(|e| (e.header.command, e.header.flags));
         let verdicts: SmallVec<[Verdict; 4]> = verdicts(flags, MixedStyles::NewChain).collect();
         let mut assembly = Assembly::new(opened.sealed.clone());
-        assembly.is_captured = self.capture_received(&opened);
+        assembly.in_capture = self.capture_received(&opened);
         let mut frame = Frame { opened, bytes, chain: Chain::new(), operation: None, assembly };
         let last = elements.len().saturating_sub(1);
         // `shown` is boxed, because only compounds need it and most frames have one request.
@@ -203,7 +204,7 @@ impl Connection {
             open: found.open,
             encrypted: sealed,
             fetched: Cell::default(),
-            alone: place.alone && !assembly.is_captured, // A capture has the data of READs.
+            alone: place.alone && assembly.in_capture != InCapture::All,
             compressible: place.alone,
             shown: place.shown,
             room: assembly.room(self),

@@ -19,6 +19,7 @@ use frevo_wire::{Command, Header, HeaderFlags, Route, Status};
 use smallvec::SmallVec;
 
 use super::Connection;
+use super::captured::InCapture;
 use super::receive::Element;
 use crate::base::limits::{HELD_REPLY_BYTES, REPLY_OVERHEAD};
 use crate::command;
@@ -69,8 +70,8 @@ pub(super) struct Assembly {
     hashed: Option<(Command, u64, Status)>,
     /// True if one of several messages is of a clustered share.
     pub(super) is_limited: bool,
-    /// True if the request went into a capture: the responses go there, too.
-    pub(super) is_captured: bool,
+    /// The part of the responses that goes into a capture, as the request has.
+    pub(super) in_capture: InCapture,
 }
 
 impl Assembly {
@@ -86,7 +87,7 @@ impl Assembly {
             request_seal: sealed,
             hashed: None,
             is_limited: false,
-            is_captured: false,
+            in_capture: InCapture::Nothing,
         }
     }
 
@@ -132,8 +133,8 @@ impl Assembly {
 
     /// Sends what is there; what comes next starts a frame of its own.
     pub(super) fn flush(&mut self, connection: &Connection) {
-        let is_captured = self.is_captured;
-        let rest = Self { is_captured, ..Self::new(self.request_seal.clone()) };
+        let in_capture = self.in_capture;
+        let rest = Self { in_capture, ..Self::new(self.request_seal.clone()) };
         std::mem::replace(self, rest).send(connection);
     }
 
@@ -277,7 +278,7 @@ impl Assembly {
 
     /// Signs or seals, and queues. Nothing to send is nothing sent.
     pub(super) fn send(self, connection: &Connection) {
-        let (invalidates, is_captured) = (self.invalidates, self.is_captured);
+        let (invalidates, in_capture) = (self.invalidates, self.in_capture);
         let Self { bytes, parts, payload, seal, hashed, compressed, .. } = self;
         if parts.is_empty() {
             return;
@@ -300,13 +301,14 @@ impl Assembly {
             }
         };
         connection.outgoing.give_bytes(bytes);
-        let length = frame.len() + tail.as_ref().map_or(0, Payload::len);
+        let tail_len = tail.as_ref().map_or(0, Payload::len);
+        let length = frame.len() + tail_len;
         if length > FRAME_MAX - TRANSFORM_HEADER_LEN {
             connection.disconnect(Doom::Rule("the response is longer than a frame"));
             return;
         }
-        if is_captured && tail.is_none() {
-            connection.capture_sent(&frame);
+        if in_capture != InCapture::Nothing {
+            connection.capture_sent(&frame, tail_len);
         }
         let is_whole = tail.is_none() && hashed.is_none();
         let finish = move |frame: Buf| OutFrame::new(frame).invalidating(invalidates);
@@ -475,8 +477,8 @@ pub(super) fn send_interim(
         None => ReplyGuard::None,
         Some(channel) => ReplyGuard::Sealed(channel),
     };
-    if assembly.is_captured {
-        connection.capture_sent(&frame);
+    if assembly.in_capture != InCapture::Nothing {
+        connection.capture_sent(&frame, 0);
     }
     let frame = match connection.protect_now(frame, guard) {
         Ok(frame) => frame,

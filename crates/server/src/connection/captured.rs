@@ -14,21 +14,34 @@ use super::receive::Opened;
 use crate::objects::captures::{Running, ShareName};
 use crate::objects::session::Session;
 
+/// The part of the responses to a frame that goes into a capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InCapture {
+    /// None: there is no capture for them.
+    Nothing,
+    /// Data that would go from file to socket is left out.
+    Heads,
+    /// Data, too: it has to come into memory.
+    All,
+}
+
 /// The tap of a connection, with the number of the capture that it belongs to.
 #[derive(Default)]
 pub(super) struct Tapped(Cell<Option<Box<(u64, Tap)>>>);
 
 impl Connection {
-    /// Gives a frame to the capture, if there is one for it. Returns true if the responses belong there, too.
+    /// Gives a frame to the capture, if there is one for it. Returns the part that the capture takes of the responses.
     #[inline]
-    pub(super) fn capture_received(&self, opened: &Opened) -> bool {
-        self.info.server.captures.is_on() && self.capture_frame(opened)
+    pub(super) fn capture_received(&self, opened: &Opened) -> InCapture {
+        let is_on = self.info.server.captures.is_on();
+        let taken = is_on.then(|| self.capture_frame(opened)).flatten();
+        taken.unwrap_or(InCapture::Nothing)
     }
 
     #[cold]
-    fn capture_frame(&self, opened: &Opened) -> bool {
-        let Some(running) = self.info.server.captures.running() else { return false };
-        let Ok(header) = Header::parse(&opened.frame) else { return false };
+    fn capture_frame(&self, opened: &Opened) -> Option<InCapture> {
+        let running = self.info.server.captures.running()?;
+        let header = Header::parse(&opened.frame).ok()?;
         let channel = match &opened.sealed {
             Some(channel) => Some(Rc::clone(channel)),
             None => self.members.channel(header.session_id),
@@ -37,17 +50,20 @@ impl Connection {
         let is_wanted = running.wants(self.info.peer.ip(), session, |share| {
             is_of_share(share, session, &header, &opened.frame)
         });
-        if is_wanted {
-            self.tap(&running, |tap| tap.received(&opened.frame));
+        if !is_wanted {
+            return None;
         }
-        is_wanted
+        self.tap(&running, |tap| tap.received(&opened.frame));
+        let is_brief = running.capture.data().is_brief();
+        Some(if is_brief { InCapture::Heads } else { InCapture::All })
     }
 
-    /// Gives the responses to a frame of the capture, before they are protected.
+    /// Gives the responses to a frame of the capture, before they are protected. `tail` bytes of data follow them that
+    /// are not in memory.
     #[cold]
-    pub(super) fn capture_sent(&self, frame: &[u8]) {
+    pub(super) fn capture_sent(&self, frame: &[u8], tail: usize) {
         if let Some(running) = self.info.server.captures.running() {
-            self.tap(&running, |tap| tap.sent(&[frame]));
+            self.tap(&running, |tap| tap.sent(frame, tail));
         }
     }
 
@@ -61,7 +77,7 @@ impl Connection {
     ) {
         let Some(running) = self.info.server.captures.running() else { return };
         if running.wants(self.info.peer.ip(), Some(session), is_of_share) {
-            self.tap(&running, |tap| tap.sent(&[frame]));
+            self.tap(&running, |tap| tap.sent(frame, 0));
         }
     }
 

@@ -34,6 +34,7 @@ pub use crate::shares::seat::Seat;
 pub use crate::shares::share_editor::{NotEdited, ShareEdit, ShareEditor};
 pub use crate::shares::target_servers::{Site, Sites, TargetHealth, TargetServer};
 pub use builder::{Reload, ServerBuilder};
+pub use frevo_capture::cut::CaptureData;
 #[doc(hidden)]
 pub use frevo_rpc::fsrvp::ShadowCopySets;
 #[doc(hidden)]

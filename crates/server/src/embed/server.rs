@@ -17,9 +17,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{
-    CaptureStream, CaptureTarget, IntoListeners, Kick, Kicked, Limits, Metrics, NotCaptured,
-    RateStatus, Reload, ServerBuilder, ServerStatus, ShareSpace, ShareStatus, Status, StatusQuery,
-    probe, snapshot,
+    CaptureData, CaptureStream, CaptureTarget, IntoListeners, Kick, Kicked, Limits, Metrics,
+    NotCaptured, RateStatus, Reload, ServerBuilder, ServerStatus, ShareSpace, ShareStatus, Status,
+    StatusQuery, probe, snapshot,
 };
 use crate::audit::{Audit, Operations, ShareAudit};
 use crate::base::limits::{CHANGES_SHARE, DESCRIPTORS_WARN, DOMAIN_NAMES_AT_START};
@@ -436,8 +436,8 @@ impl Server {
     }
 
     /// Captures the messages that `target` names, until the stream is dropped, or has ended; `by` says in the
-    /// logs on whose behalf. The stream has the blocks of a pcapng file of at most `bytes`, without the secrets of
-    /// logons unless `keeps_secrets` is set.
+    /// logs on whose behalf. The stream has the blocks of a pcapng file of at most `bytes`, with so much of the
+    /// `data` of files, and without the secrets of logons unless `keeps_secrets` is set.
     ///
     /// # Errors
     /// When there is a capture already, or no memory for one.
@@ -445,10 +445,11 @@ impl Server {
         &self,
         target: CaptureTarget,
         bytes: u64,
+        data: CaptureData,
         keeps_secrets: bool,
         by: &str,
     ) -> Result<CaptureStream, NotCaptured> {
-        capture_stream::begin(&self.0.state, target, &Wanted { bytes, keeps_secrets, by })
+        capture_stream::begin(&self.0.state, target, &Wanted { bytes, data, keeps_secrets, by })
     }
 
     /// Ends the [capture](Self::capture) under way: its stream has the messages that wait, and its end. Returns false if

@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::task::Waker;
 
+use frevo_capture::cut::CaptureData;
 use frevo_capture::live::{Capture, Source};
 pub use frevo_capture::recorder::Outcome as Captured;
 use frevo_capture::recorder::Settings;
@@ -96,6 +97,8 @@ impl Drop for CaptureStream {
 pub(crate) struct Wanted<'a> {
     /// Largest size of the file, bytes.
     pub(crate) bytes: u64,
+    /// The data of files that is kept.
+    pub(crate) data: CaptureData,
     pub(crate) keeps_secrets: bool,
     /// The administrator, for the log.
     pub(crate) by: &'a str,
@@ -107,11 +110,12 @@ pub(crate) fn begin(
     target: CaptureTarget,
     wanted: &Wanted<'_>,
 ) -> Result<CaptureStream, NotCaptured> {
-    let &Wanted { bytes, keeps_secrets, by } = wanted;
+    let &Wanted { bytes, data, keeps_secrets, by } = wanted;
     let shown = target.to_string();
     let settings = Settings {
         bytes,
         keeps_secrets,
+        data,
         application: format!("frevo {}", env!("CARGO_PKG_VERSION")),
         comment: format!("a capture of a server of Frevo: {shown}"),
     };
@@ -131,7 +135,8 @@ pub(crate) fn begin(
         "a capture begins");
     server.audit.emit(|| {
         let event = Event::new(Kind::Capture).with("change", "begin").with("target", shown.clone());
-        event.with("by", by).with("secrets", keeps_secrets)
+        let event = event.with("by", by).with("secrets", keeps_secrets);
+        event.with("data", data.to_string())
     });
     let (server, by) = (Arc::clone(server), by.to_owned());
     Ok(CaptureStream { server, number, source, _charge: charge, target: shown, by })

@@ -1,4 +1,5 @@
-"""tshark reads the captures of Frevo's client and server: no malformed packet, no hole, no secret of a logon."""
+"""tshark reads the captures of Frevo's client and server: no malformed packet, no hole, no secret of a logon, and no
+content of files unless it is asked for."""
 
 import itertools
 import json
@@ -70,6 +71,22 @@ def judge(ctx, capture):
     return shown
 
 
+def judge_data(ctx, capture, data, is_whole):
+    """Fails unless a capture has this data of a file, or, if it is not to be whole, the beginnings of it alone."""
+    judge(ctx, capture)
+    # A part may be in two packets of a capture that is whole. In one that is not, each read and write has 256 bytes.
+    content, parts = capture.read_bytes(), [data[at : at + 64] for at in range(0, len(data), 4096)]
+    found = sum(part in content for part in parts)
+    if found < len(parts) * 9 // 10 if is_whole else found > len(parts) // 8:
+        raise Failure(f"{capture.name} has {found} of {len(parts)} parts of the file")
+    cut = sum(int(length) - int(kept) for length, kept in fields(capture, "smb2", "frame.len", "frame.cap_len"))
+    if cut > 0 if is_whole else cut < len(data) // 2:
+        raise Failure(f"{capture.name}: {cut} bytes of packets are cut")
+    status, output = ctx.command(os.environ["FREVO_CLIENT"], "decode", capture, timeout=300)
+    if status or ("(data cut: " in output) == is_whole:
+        raise Failure(f"{capture.name}: frevo decode: {status} {output[-300:]}")
+
+
 VARIANTS = [
     ("plain", "default", []),
     ("sealed", "default", ["-e"]),
@@ -91,6 +108,16 @@ for _name, _profile, _options in VARIANTS:
             messages = sum(judge(ctx, capture) for capture in captures)
             if len(captures) < 30 or messages < 2000:
                 raise Failure(f"{messages} messages in {len(captures)} captures")
+        data = os.urandom(5_000_000)
+        (ctx.work / "long").write_bytes(data)
+        client = Client(ctx, options)
+        for check, more, is_whole in (("data-left-out", [], False), ("data-whole", ["--capture-data", "all"], True)):
+            with ctx.check(check):
+                for verb, *names in (("put", "long", client.url("long")), ("get", client.url("long"), f"{check}-back")):
+                    capture = ctx.work / f"{check}-{verb}.pcapng"
+                    client.run(verb, "--capture", capture, *more, *names)
+                    judge_data(ctx, capture, data, is_whole)
+                client.run("rm", client.url("long"))
 
 
 @group("capture/server")
@@ -132,8 +159,12 @@ def _server(ctx):
 
     with ctx.check("dissected"):
         require_tool("tshark")
-        if judge(ctx, captured("all", "--all")) < 100:
+        capture = captured("all", "--all")
+        if judge(ctx, capture) < 100:
             raise Failure("few messages")
+        judge_data(ctx, capture, data, False)
+    with ctx.check("dissected-with-data"):
+        judge_data(ctx, captured("whole", "--all", "--capture-data", "all"), data, True)
     with ctx.check("dissected-by-user"):
         capture = captured("user", "--user", server.user)
         if judge(ctx, capture) < 80:
