@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 pub mod between;
-mod frames;
+pub mod frames;
 
 use std::io;
 use std::sync::Arc;
