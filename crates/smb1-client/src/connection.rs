@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use frevo_net::buffer::Buf;
@@ -30,9 +31,35 @@ struct Waiter {
     _room: OwnedSemaphorePermit,
 }
 
+/// A request that is to be sent.
+struct Outgoing {
+    head: Vec<u8>,
+    payload: Option<Payload>,
+}
+
+/// Bytes of a file that follow the head of a request. They stay where the client has put them.
+struct Payload {
+    frame: Arc<Buf>,
+    range: Range<usize>,
+}
+
+impl Payload {
+    /// Returns the part of `frame` that `bytes` are; None if they are elsewhere.
+    fn within(frame: &Arc<Buf>, bytes: &[u8]) -> Option<Self> {
+        let start = bytes.as_ptr().addr().checked_sub(frame.as_ptr().addr())?;
+        let range = start..start.checked_add(bytes.len())?;
+        frame.get(range.clone())?;
+        Some(Self { frame: Arc::clone(frame), range })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.frame.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
 struct State {
     machine: Machine,
-    outbox: Vec<Vec<u8>>,
+    outbox: Vec<Outgoing>,
     waiters: HashMap<u16, Waiter>,
     is_gone: bool,
 }
@@ -107,6 +134,16 @@ impl Connection {
 
     /// Makes a request in a tree connect, 0 where none applies, and waits for its answer.
     pub(crate) async fn call(&self, tree: u16, request: &Request<'_>) -> Result<Answer, Gone> {
+        self.call_from(None, tree, request).await
+    }
+
+    /// Makes a request as [`Self::call`] does. A payload that is part of `frame` is not copied.
+    pub(crate) async fn call_from(
+        &self,
+        frame: Option<&Arc<Buf>>,
+        tree: u16,
+        request: &Request<'_>,
+    ) -> Result<Answer, Gone> {
         let shared = &self.shared;
         let room = Arc::clone(&shared.room).acquire_owned().await.map_err(|_| Gone)?;
         let (answer, answered) = oneshot::channel();
@@ -115,8 +152,12 @@ impl Connection {
             if state.is_gone {
                 return Err(Gone);
             }
-            let sent = state.machine.send(tree, request).map_err(|_| Gone)?;
-            state.outbox.push(sent.frame);
+            let mut sent = state.machine.send(tree, request).map_err(|_| Gone)?;
+            let payload = frame.and_then(|frame| Payload::within(frame, request.payload));
+            if payload.is_none() {
+                sent.head.extend_from_slice(request.payload);
+            }
+            state.outbox.push(Outgoing { head: sent.head, payload });
             state.waiters.insert(sent.mid, Waiter { answer, _room: room });
         }
         shared.to_send.notify_one();
@@ -163,7 +204,11 @@ async fn write(shared: Arc<Shared>) {
             shared.to_send.notified().await;
             continue;
         }
-        let parts: Vec<&[u8]> = waiting.iter().map(Vec::as_slice).collect();
+        let payload = |outgoing| Option::map_or(outgoing, &[][..], Payload::bytes);
+        let parts: Vec<&[u8]> = waiting
+            .iter()
+            .flat_map(|outgoing| [outgoing.head.as_slice(), payload(outgoing.payload.as_ref())])
+            .collect();
         if write_all(&shared.stream, &parts).await.is_err() {
             return shared.end();
         }

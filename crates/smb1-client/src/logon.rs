@@ -9,7 +9,7 @@ use frevo_auth::{Credentials, Entropy, Initiator, Target, Zeroizing};
 use frevo_client::internal::Ambient;
 use frevo_net::transport::Stream;
 use frevo_smb1::info::LargeIo;
-use frevo_smb1::limits::{LARGE_READ_BYTES, LARGE_WRITE_BYTES, UNIX_IO_BYTES};
+use frevo_smb1::limits::{LARGE_READ_BYTES, LARGE_WRITE_BYTES, SAMBA_WRITE_BYTES, UNIX_IO_BYTES};
 use frevo_smb1::logon::{NoProof, Proof};
 use frevo_smb1::negotiate::{self, Capabilities, Negotiated, Security, SecurityMode};
 use frevo_smb1::session::{self, SetUp, SetupAction};
@@ -100,6 +100,8 @@ impl Reached {
     pub(crate) fn write_bytes(&self, large: LargeIo) -> u32 {
         match () {
             () if large.writes && !self.connection.is_signing() => UNIX_IO_BYTES,
+            // Large READs alone: this is Samba with its Unix extensions.
+            () if large.reads && !self.connection.is_signing() => SAMBA_WRITE_BYTES,
             () if self.has(Capabilities::LARGE_WRITEX) && !self.connection.is_signing() => {
                 LARGE_WRITE_BYTES
             }

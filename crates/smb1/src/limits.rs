@@ -21,6 +21,10 @@ pub const LARGE_READ_BYTES: u32 = 61_440;
 /// Most bytes that one WRITE moves, to a server with CAP_LARGE_WRITEX: what all such servers take.
 pub const LARGE_WRITE_BYTES: u32 = 61_440;
 
+/// Most bytes that one WRITE moves, to a Samba whose Unix extensions offer no longer ones: 127 KiB, which its buffer
+/// holds with the header.
+pub const SAMBA_WRITE_BYTES: u32 = 130_048;
+
 /// Smallest MaxBufferSize of a server, bytes: no path fits a smaller one.
 pub const BUFFER_BYTES_MIN: u32 = 1_024;
 

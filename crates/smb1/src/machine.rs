@@ -103,8 +103,9 @@ pub struct Machine {
 pub struct Sent {
     /// The number of the request.
     pub mid: u16,
-    /// The message behind its length. Messages must be sent in the order in which they were made.
-    pub frame: Vec<u8>,
+    /// The message behind its length, up to the payload of the request, which follows. Messages must be sent in the
+    /// order in which they were made.
+    pub head: Vec<u8>,
 }
 
 /// The meaning of a received message, whose bytes are a `M`.
@@ -264,11 +265,11 @@ impl Machine {
             user,
             mid,
         };
-        let mut frame = request.frame(&header);
+        let mut head = request.head(&header);
         let mut answer_sequence = 0;
         if let Some(signer) = &self.signer {
-            if let Some(message) = frame.get_mut(PREFIX_LEN..) {
-                signer.sign(message, self.next_sequence);
+            if let Some(message) = head.get_mut(PREFIX_LEN..) {
+                signer.sign(message, request.payload, self.next_sequence);
             }
             // MS-CIFS 3.1.4.1: a request and its answers have two numbers that follow each other.
             answer_sequence = self.next_sequence.wrapping_add(1);
@@ -276,7 +277,7 @@ impl Machine {
         }
         let gathering = Gathering::default();
         self.pending.insert(mid, Pending { command, answer_sequence, gathering });
-        Ok(Sent { mid, frame })
+        Ok(Sent { mid, head })
     }
 
     /// Takes a message from its header.
@@ -336,12 +337,12 @@ mod tests {
 
     /// The answer to a sent request, with this status, signed with this number.
     fn answer(sent: &Sent, status: u32, signer: Option<(&Signer, u32)>) -> Vec<u8> {
-        let header = Header::parse(&sent.frame[4..]).unwrap();
+        let header = Header::parse(&sent.head[4..]).unwrap();
         let header = Header { is_reply: true, status, user: 77, ..header };
         let request = Request::new(header.command, Vec::new(), Vec::new());
         let mut message = request.frame(&header)[4..].to_vec();
         if let Some((signer, sequence)) = signer {
-            signer.sign(&mut message, sequence);
+            signer.sign(&mut message, &[], sequence);
         }
         message
     }
@@ -426,8 +427,8 @@ mod tests {
         machine.sign_after(&end, signer.clone()).unwrap();
         for sequence in [2, 4, 6] {
             let sent = machine.send(5, &open::flush(open::Fid(1))).unwrap();
-            assert!(signer.is_signed(&sent.frame[4..], sequence));
-            assert_eq!(Header::parse(&sent.frame[4..]).unwrap().user, 77);
+            assert!(signer.is_signed(&sent.head[4..], sequence));
+            assert_eq!(Header::parse(&sent.head[4..]).unwrap().user, 77);
             for wrong in [sequence, sequence + 2] {
                 let forged = answer(&sent, 0, Some((&signer, wrong)));
                 assert_eq!(machine.receive(forged).unwrap_err(), Fault::WrongSignature);
@@ -455,7 +456,7 @@ mod tests {
         let mut machine = machine();
         let query = crate::info::query_fs(Charset::Unicode, crate::info::FsLevel::SIZE).unwrap();
         let sent = machine.send(5, &query).unwrap();
-        let header = Header { is_reply: true, ..Header::parse(&sent.frame[4..]).unwrap() };
+        let header = Header { is_reply: true, ..Header::parse(&sent.head[4..]).unwrap() };
         let first = part(&header, [0, 3], (0, b""), (0, b"ab"));
         assert!(matches!(machine.receive(first), Ok(Received::Part)));
         let (_, whole) = received(&mut machine, part(&header, [0, 3], (0, b""), (2, b"c")));
@@ -475,7 +476,7 @@ mod tests {
             let mut machine = machine();
             let query = crate::info::query_fs(Charset::Unicode, crate::info::FsLevel::SIZE).unwrap();
             let sent = machine.send(5, &query).unwrap();
-            let mut message = sent.frame[4..36].to_vec();
+            let mut message = sent.head[4..36].to_vec();
             message[9] |= 0x80;
             message.extend_from_slice(&bytes);
             let _ = machine.receive(message);

@@ -37,10 +37,11 @@ impl Request<'_> {
         blocks.saturating_add(self.payload.len()).saturating_add(WORDS_AT).saturating_add(2)
     }
 
-    /// Returns the message behind its length.
-    pub(crate) fn frame(&self, header: &Header) -> Vec<u8> {
+    /// Returns the message behind its length, up to the payload.
+    pub(crate) fn head(&self, header: &Header) -> Vec<u8> {
         let len = self.message_len();
-        let mut frame = Vec::with_capacity(len.saturating_add(PREFIX_LEN));
+        let head_len = len.saturating_sub(self.payload.len()).saturating_add(PREFIX_LEN);
+        let mut frame = Vec::with_capacity(head_len);
         let prefix = u32::try_from(len).unwrap_or(u32::MAX) & 0x00FF_FFFF;
         frame.extend_from_slice(&prefix.to_be_bytes());
         let mut w = Writer::new(&mut frame);
@@ -48,7 +49,15 @@ impl Request<'_> {
         w.u8(u8::try_from(self.words.len() / 2).unwrap_or(u8::MAX)).bytes(&self.words);
         // MS-SMB 2.2.4.3.1: the count of a large WRITE is in its words; this field has the low bits.
         let count = self.bytes.len().saturating_add(self.payload.len()) & 0xFFFF;
-        w.u16(u16::try_from(count).unwrap_or(u16::MAX)).bytes(&self.bytes).bytes(self.payload);
+        w.u16(u16::try_from(count).unwrap_or(u16::MAX)).bytes(&self.bytes);
+        frame
+    }
+
+    /// Returns the message behind its length.
+    #[cfg(test)]
+    pub(crate) fn frame(&self, header: &Header) -> Vec<u8> {
+        let mut frame = self.head(header);
+        frame.extend_from_slice(self.payload);
         frame
     }
 }

@@ -29,7 +29,7 @@ pub fn smb1(data: &[u8]) {
         let (bytes, behind) = behind.split_at(length);
         rest = behind;
         // The header is that of a right answer, but for what the input changes in its flags.
-        let mut message = sent.frame[4..36].to_vec();
+        let mut message = sent.head[4..36].to_vec();
         message[9] |= 0x80;
         if let Some((flags, bytes)) = bytes.split_first() {
             message[5] = flags & 3;

@@ -1,8 +1,10 @@
 //! READ, WRITE, and the pipes of IPC$. A request of the client is divided into those that the server takes,
 //! which are all under way at once.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use frevo_net::buffer::Buf;
 use frevo_smb1::data;
 use frevo_smb1::negotiate::Capabilities;
 use frevo_smb1::transaction::transact_pipe;
@@ -133,8 +135,10 @@ impl Server {
         Ok(pieces)
     }
 
+    /// Answers a WRITE, whose message is in `frame`.
     pub(super) async fn write(
         &self,
+        frame: &Arc<Buf>,
         message: &[u8],
         related: Option<FileId>,
     ) -> Result<Good, Failed> {
@@ -151,7 +155,7 @@ impl Server {
             let from = usize::try_from(part.offset).unwrap_or(usize::MAX);
             let part_len = usize::try_from(part.length).unwrap_or(usize::MAX);
             let bytes = request.data.get(from..from.saturating_add(part_len)).unwrap_or_default();
-            self.write_part(&open, request.offset.saturating_add(part.offset), bytes)
+            self.write_part(&open, frame, request.offset.saturating_add(part.offset), bytes)
         });
         let mut count = 0u32;
         for (part, written) in parts(0, length, most).zip(try_join_all(all).await?) {
@@ -166,12 +170,19 @@ impl Server {
 
     /// Writes a part, with as many requests as the server wants. Returns the count of bytes that were
     /// written: fewer if the server takes no more.
-    async fn write_part(&self, open: &Open, offset: u64, bytes: &[u8]) -> Result<u32, Failed> {
+    async fn write_part(
+        &self,
+        open: &Open,
+        frame: &Arc<Buf>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u32, Failed> {
         let mut rest = bytes;
         let mut done = 0u32;
         while !rest.is_empty() {
             let at = offset.saturating_add(done.into());
-            let answer = self.ask(open.tree.number, &data::write(open.fid()?, at, rest)).await?;
+            let request = data::write(open.fid()?, at, rest);
+            let answer = self.ask_from(frame, open.tree.number, &request).await?;
             let sent = u32::try_from(rest.len()).unwrap_or(u32::MAX);
             let count = data::written(&answer.response()?, sent)?;
             if count == 0 {

@@ -15,6 +15,7 @@ mod shares;
 
 use std::sync::Arc;
 
+use frevo_net::buffer::Buf;
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_wire::codec::Writer;
@@ -49,6 +50,8 @@ struct Related {
 
 /// The question of one request.
 struct Asked<'a> {
+    /// The frame that the message is in.
+    frame: &'a Arc<Buf>,
     message: &'a [u8],
     tree: u32,
     /// The Open of the request before, in a related request.
@@ -75,19 +78,21 @@ impl Bridge {
             let Ok(Some(frame)) = frame else { break };
             while tasks.try_join_next().is_some() {}
             let bridge = Arc::clone(&bridge);
-            tasks.spawn(async move { bridge.answer(&frame).await });
+            tasks.spawn(async move { bridge.answer(Arc::new(frame)).await });
         }
         // The client hears of the end and comes back, if it wants to.
         bridge.stream.abort();
     }
 
     /// Answers the requests of a frame, one after the other.
-    async fn answer(&self, frame: &[u8]) {
+    async fn answer(&self, frame: Arc<Buf>) {
         let mut reply = Reply::default();
         let mut related = Related::default();
-        for message in Compound::new(frame) {
+        for message in Compound::new(&frame) {
             let answered = match message {
-                Ok((_, message)) => self.answer_one(message, &mut related, &mut reply).await,
+                Ok((_, message)) => {
+                    self.answer_one(&frame, message, &mut related, &mut reply).await
+                }
                 Err(_) => Err(Failed::Gone),
             };
             if answered.is_err() {
@@ -107,6 +112,7 @@ impl Bridge {
     /// Answers one request. Fails if the server is gone.
     async fn answer_one(
         &self,
+        frame: &Arc<Buf>,
         message: &[u8],
         related: &mut Related,
         reply: &mut Reply,
@@ -120,6 +126,7 @@ impl Bridge {
             *related = Related { tree: header.tree_id().unwrap_or(0), ..Related::default() };
         }
         let asked = Asked {
+            frame,
             message,
             tree: related.tree,
             file: if is_related { related.file } else { None },
@@ -145,7 +152,7 @@ impl Bridge {
     }
 
     async fn handle(&self, command: Command, asked: &Asked<'_>) -> Result<Good, Failed> {
-        let Asked { message, tree, file } = *asked;
+        let Asked { frame, message, tree, file } = *asked;
         let server = &self.server;
         match command {
             Command::NEGOTIATE => server.negotiate(),
@@ -164,7 +171,7 @@ impl Bridge {
             Command::CLOSE => server.close(message, file).await,
             Command::FLUSH => server.flush(message, file).await,
             Command::READ => server.read(message, file).await,
-            Command::WRITE => server.write(message, file).await,
+            Command::WRITE => server.write(frame, message, file).await,
             Command::IOCTL => server.ioctl(message, file).await,
             Command::QUERY_DIRECTORY => server.query_directory(message, file).await,
             Command::QUERY_INFO => server.query_info(message, file).await,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use frevo_auth::Zeroizing;
+use frevo_net::buffer::Buf;
 use frevo_smb1::find::{Entry, SearchId};
 use frevo_smb1::info::{DosZone, LargeIo};
 use frevo_smb1::negotiate::Capabilities;
@@ -162,12 +163,18 @@ impl Server {
             // MS-CIFS 2.2.4.52.2: no server takes a message over its MaxBufferSize.
             return Err(Failed::Status(Status::OBJECT_NAME_INVALID));
         }
-        let answer = self.reached.connection.call(tree, request).await?;
-        match answer.status() {
-            Status::SUCCESS => Ok(answer),
-            status if status == also => Ok(answer),
-            status => Err(Failed::Status(status)),
-        }
+        good(self.reached.connection.call(tree, request).await?, also)
+    }
+
+    /// Makes a request whose payload is part of `frame`, and returns the answer with SUCCESS.
+    pub(super) async fn ask_from(
+        &self,
+        frame: &Arc<Buf>,
+        tree: u16,
+        request: &Request<'_>,
+    ) -> Result<Answer, Failed> {
+        let answer = self.reached.connection.call_from(Some(frame), tree, request).await?;
+        good(answer, Status::SUCCESS)
     }
 
     /// Makes a request, and returns the answer with SUCCESS.
@@ -220,6 +227,15 @@ impl Server {
     pub(super) fn take_open(&self, id: FileId) -> Result<Arc<Open>, Failed> {
         let found = self.state.lock().opens.remove(&id.volatile);
         found.ok_or(Failed::Status(Status::FILE_CLOSED))
+    }
+}
+
+/// Returns an answer with SUCCESS or the status `also`.
+fn good(answer: Answer, also: Status) -> Result<Answer, Failed> {
+    match answer.status() {
+        Status::SUCCESS => Ok(answer),
+        status if status == also => Ok(answer),
+        status => Err(Failed::Status(status)),
     }
 }
 
