@@ -84,11 +84,9 @@ impl Changes {
             Kind::User => {
                 let Wanted { revision, change } = wanted::<UserChange>(request).await?;
                 let event = event(change.word(), change.name(), pass);
-                let event = match &change {
-                    UserChange::Add { groups, .. } | UserChange::Groups { groups, .. } => {
-                        event.with("keys", json!({ "groups": groups }).to_string())
-                    }
-                    _ => event,
+                let event = match change.keys() {
+                    Some(keys) => event.with("keys", keys.to_string()),
+                    None => event,
                 };
                 let turn = Arc::clone(&self.turn).lock_owned().await;
                 apart(move || {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 /// The part of a program that changes its files, and puts the changes in force. All calls may block.
@@ -119,6 +119,19 @@ pub enum UserChange {
         /// The groups.
         groups: Vec<String>,
     },
+    /// Other rules for its logons, in the words of `frevo user set`.
+    Rules {
+        /// The account.
+        name: String,
+        /// The last day, a moment, or `never`.
+        expires: String,
+        /// True if the password must be changed before the next logon.
+        must_change: bool,
+        /// The hours of the week, or `always`.
+        hours: String,
+        /// The computers; none for all.
+        workstations: Vec<String>,
+    },
     /// The account may log on.
     Enable {
         /// The account.
@@ -142,10 +155,25 @@ impl UserChange {
         let (Self::Add { name, .. }
         | Self::Password { name, .. }
         | Self::Groups { name, .. }
+        | Self::Rules { name, .. }
         | Self::Enable { name }
         | Self::Disable { name }
         | Self::Remove { name }) = self;
         name
+    }
+
+    /// Returns what the audit log tells of the change besides the name; no secret is in it.
+    pub(crate) fn keys(&self) -> Option<Value> {
+        match self {
+            Self::Add { groups, .. } | Self::Groups { groups, .. } => {
+                Some(json!({ "groups": groups }))
+            }
+            Self::Rules { expires, must_change, hours, workstations, .. } => Some(json!({
+                "expires": expires, "must_change": must_change, "hours": hours,
+                "workstations": workstations,
+            })),
+            _ => None,
+        }
     }
 
     /// Returns the word of the audit log.
@@ -154,6 +182,7 @@ impl UserChange {
             Self::Add { .. } => "add-user",
             Self::Password { .. } => "set-password",
             Self::Groups { .. } => "set-groups",
+            Self::Rules { .. } => "set-rules",
             Self::Enable { .. } => "enable-user",
             Self::Disable { .. } => "disable-user",
             Self::Remove { .. } => "remove-user",

@@ -62,10 +62,18 @@ function addUser() {
   });
 }
 
+// The rules for logons, in the words of `frevo user set`.
+const RULES = [
+  { key: "expires", label: "Expires", required: true, empty: "never", hint: "The last day, such as 2026-12-31, or never." },
+  { key: "hours", label: "Hours", required: true, empty: "always", hint: "Such as mon-fri 07:00-19:00; sat 09:00-12:00, or always." },
+  { key: "workstations", label: "Computers", kind: "lines", hint: "One name in each line. None: all. A computer says its name itself." },
+  { key: "must_change", label: "The password must be changed", kind: "check" },
+];
+
 function userNodes(row) {
   const { name } = row;
   const save = saver("users");
-  const isOn = row.state === "enabled";
+  const isOn = row.state === "enabled" || row.state === "expired";
   const one = (label, act) => rowButton(label, name, "user " + label + name, act);
   const made = (words) => "The user " + clean(name) + " " + words;
   return [
@@ -76,6 +84,10 @@ function userNodes(row) {
     one("Groups\u2026", () => open({
       title: "Groups of " + name, label: "Set", fields: [{ ...GROUPS, value: row.groups }],
       send: ({ groups }) => save({ act: "groups", name, groups }, made("has other groups")),
+    })),
+    one("Rules\u2026", () => open({
+      title: "Rules for " + name, label: "Set", fields: RULES.map((field) => ({ ...field, value: row[field.key] || field.empty })),
+      send: (values) => save({ act: "rules", name, ...values }, made("has other rules")),
     })),
     isOn ? one("Disable\u2026", () => open({
       title: "Disable " + name + "?", text: "The user cannot log on any more, and sessions end.", label: "Disable", isDanger: true,
@@ -96,6 +108,7 @@ const userColumns = [
   { head: "User", up: true, first: true, text: (row) => row.name, look: "name" },
   { head: "State", node: (row) => [badge(row.state === "enabled" ? "good" : "unknown", row.state)], text: (row) => row.state },
   { head: "Groups", text: (row) => row.groups.join(", "), look: "medium" },
+  { head: "Expires", hint: "The moment from which on the user cannot log on", text: (row) => (row.expires || "").slice(0, 10), look: "short wide" },
   { head: "Password of", hint: "The day on which the password was changed", text: (row) => (row.password_changed || "").slice(0, 10), look: "short wide" },
   { head: "Change", node: userNodes, text: () => "", look: "acts" },
 ];

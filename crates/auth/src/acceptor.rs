@@ -281,6 +281,15 @@ impl Envelope {
     }
 }
 
+/// The last message of a client of NTLM.
+struct Client<'a> {
+    /// AUTHENTICATE_MESSAGE
+    token: &'a [u8],
+    mech_list_mic: Option<&'a [u8]>,
+    /// The time as FILETIME ticks.
+    now: u64,
+}
+
 impl Acceptor {
     /// Begins an exchange with `server_challenge`: eight bytes from a cryptographic random source,
     /// never used before.
@@ -377,10 +386,12 @@ impl Acceptor {
             State::AwaitsAuthenticate(Some(envelope), challenged) => {
                 let message = NegTokenResp::parse(token)?;
                 let last = message.token.ok_or(Malformed::new("responseToken: missing"))?;
-                self.on_authenticate(last, message.mic, Some(envelope), challenged, accounts)
+                let client = Client { token: last, mech_list_mic: message.mic, now };
+                self.on_authenticate(client, Some(envelope), challenged, accounts)
             }
             State::AwaitsAuthenticate(None, challenged) => {
-                self.on_authenticate(token, None, None, challenged, accounts)
+                let client = Client { token, mech_list_mic: None, now };
+                self.on_authenticate(client, None, challenged, accounts)
             }
             State::AwaitsMic(envelope, accepted) => {
                 let mic = NegTokenResp::parse(token)?.mic;
@@ -485,12 +496,12 @@ impl Acceptor {
 
     fn on_authenticate(
         &mut self,
-        token: &[u8],
-        mech_list_mic: Option<&[u8]>,
+        client: Client<'_>,
         envelope: Option<Envelope>,
         challenged: Challenged,
         accounts: &dyn Accounts,
     ) -> Result<Step, Refusal> {
+        let Client { token, mech_list_mic, now } = client;
         let passed = passed_on::question(token, &challenged, &self.judge(), accounts);
         if let Some((question, account)) = passed {
             let (token, mech_list_mic) = (token.to_vec(), mech_list_mic.map(Vec::from));
@@ -499,7 +510,7 @@ impl Acceptor {
             return Ok(Step::Ask(Box::new(question)));
         }
         let finish = |proven| by_ntlm(proven, envelope, mech_list_mic);
-        self.judge().judge(token, &challenged, accounts, finish).map(Step::Done)
+        self.judge().judge(token, &challenged, accounts, now, finish).map(Step::Done)
     }
 
     fn on_ap_req(

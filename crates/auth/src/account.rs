@@ -1,6 +1,6 @@
 //! Accounts and the trait that finds them.
 
-use crate::NtHash;
+use crate::{AccountRules, NtHash};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -11,9 +11,9 @@ pub struct Account {
     pub name: String,
     /// The hash of the account's password.
     pub nt_hash: NtHash,
-    /// True if the account may log on. A disabled account is refused only after its password was
-    /// right, so that strangers cannot find it.
-    pub is_enabled: bool,
+    /// The rules for its logons. They count only after its password was right, so that strangers
+    /// learn nothing of them.
+    pub rules: AccountRules,
 }
 
 /// Facts about an account besides its password.
@@ -25,8 +25,8 @@ pub struct Membership {
     pub rid: Option<u32>,
     /// Names of the account's groups.
     pub groups: Vec<String>,
-    /// True if the account may log on.
-    pub is_enabled: bool,
+    /// The rules for its logons.
+    pub rules: AccountRules,
 }
 
 /// The reason why a user's password was not changed.
@@ -37,7 +37,7 @@ pub enum NotChanged {
     /// The password is not what it was when the change began.
     Outdated,
     /// The new password cannot be used, for this reason.
-    Unusable(&'static str),
+    Unusable(String),
     /// It cannot be stored; the text is for logs.
     Failed(String),
 }

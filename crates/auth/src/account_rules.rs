@@ -76,6 +76,11 @@ impl AccountRules {
         Ok(())
     }
 
+    /// True for an account that may not be used at any time from `now` on, in seconds from 1970.
+    pub fn is_over(&self, now: u64) -> bool {
+        self.is_disabled || self.expires.is_some_and(|end| now >= end)
+    }
+
     fn check_workstation(&self, workstation: &str) -> Result<(), AccountFault> {
         // Some clients of NetBIOS write the names of computers as `\\NAME`.
         let bare = workstation.trim_start_matches('\\');
@@ -127,6 +132,7 @@ mod tests {
         let until = |expires| AccountRules { expires: Some(expires), ..AccountRules::default() };
         assert_eq!(check(until(MONDAY)), Err(AccountFault::Expired));
         assert_eq!(check(until(MONDAY + 1)), Ok(()));
+        assert!(until(MONDAY).is_over(MONDAY) && !until(MONDAY).is_over(MONDAY - 1));
         let rules = AccountRules { must_change: true, ..AccountRules::default() };
         assert_eq!(check(rules), Err(AccountFault::MustChange));
         let until = |end| AccountRules { password_ends: Some(end), ..AccountRules::default() };

@@ -39,7 +39,10 @@ pub const MAX_ACCOUNT_NAME_LEN: usize = 512;
 pub const MAX_WORKSTATION_COUNT: usize = 32;
 
 /// Longest name of such a computer in bytes.
-pub const MAX_WORKSTATION_NAME_LEN: usize = 64;
+pub(crate) const MAX_WORKSTATION_NAME_LEN: usize = 64;
+
+/// Most former passwords of an account whose hashes are kept, as in Windows.
+pub const MAX_FORMER_PASSWORD_COUNT: usize = 24;
 
 /// Most lines of an account file.
 pub const MAX_ACCOUNT_LINE_COUNT: usize = 65_536;

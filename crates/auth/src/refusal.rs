@@ -58,7 +58,8 @@ impl Refusal {
     }
 
     /// Returns the status for the client. It does not tell which part of the proof was wrong, nor
-    /// whether the account exists.
+    /// whether the account exists: a rule for an account has a status of its own only because the
+    /// client has proved the password.
     pub const fn status(&self) -> Status {
         match self.reason {
             Reason::Malformed(_) | Reason::OutOfTurn | Reason::Kerberos(Fault::Malformed(_)) => {
@@ -69,14 +70,14 @@ impl Refusal {
             // Windows and impacket show to the user.
             Reason::NtlmOff => Status::NOT_SUPPORTED,
             // MS-NLMP 3.2.5.1.2: the status of the controller, or that there is none.
-            Reason::DomainAccount(fault) => fault.status(),
+            Reason::DomainAccount(fault) | Reason::Rule(fault) => fault.status(),
             Reason::DomainSilent(_) => Status::NO_LOGON_SERVERS,
             _ => Status::LOGON_FAILURE,
         }
     }
 }
 
-/// The reason for which a domain controller does not let an account log on, though it exists.
+/// The rule for which an account may not log on, though its password is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountFault {
     /// The account is disabled.
@@ -93,12 +94,12 @@ pub enum AccountFault {
     Hours,
     /// The account may log on from other workstations only.
     Workstation,
-    /// Another rule of the domain for the account.
+    /// Another rule of a domain for the account.
     Restriction,
 }
 
 impl AccountFault {
-    /// Returns the status of the controller, MS-ERREF 2.3.1.
+    /// Returns the status for the client, MS-ERREF 2.3.1.
     pub const fn status(self) -> Status {
         match self {
             Self::Disabled => Status::ACCOUNT_DISABLED,
@@ -113,6 +114,23 @@ impl AccountFault {
     }
 }
 
+impl AccountFault {
+    /// Returns the rule of an account of this server in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Disabled => "the account is disabled",
+            Self::Expired => "the account has expired",
+            Self::PasswordExpired => "the password is too old; the user must change it",
+            Self::MustChange => "the user must change the password before the next logon",
+            Self::LockedOut => "the account is locked",
+            Self::Hours => "the account may not log on at this time",
+            Self::Workstation => "the account may not log on from this computer",
+            Self::Restriction => "a rule for the account forbids the logon",
+        }
+    }
+}
+
+/// Writes the rule of a domain in words.
 impl fmt::Display for AccountFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -154,8 +172,8 @@ pub enum Reason {
     UnknownUser,
     /// The response does not prove the password, or is for another challenge.
     WrongPassword,
-    /// The password is right but the account is disabled.
-    Disabled,
+    /// The password is right, but a rule for the account forbids the logon.
+    Rule(AccountFault),
     /// The client sends no MIC and the configuration requires one.
     MissingMic,
     /// The MIC does not match the three messages.
@@ -190,7 +208,7 @@ impl Reason {
         match self {
             Self::UnknownUser
             | Self::WrongPassword
-            | Self::Disabled
+            | Self::Rule(_)
             | Self::WrongMic
             | Self::MissingMechListMic
             | Self::WrongMechListMic
@@ -235,7 +253,7 @@ impl fmt::Display for Reason {
             Self::NoResponse => f.write_str("the client named a user but sent no proof"),
             Self::UnknownUser => f.write_str("there is no such user"),
             Self::WrongPassword => f.write_str("the password is wrong"),
-            Self::Disabled => f.write_str("the account is disabled"),
+            Self::Rule(fault) => f.write_str(fault.words()),
             Self::MissingMic => f.write_str("the client sent no message integrity code"),
             Self::WrongMic => f.write_str("the message integrity code is wrong"),
             Self::MissingMechListMic => f.write_str("the list of mechanisms is not signed"),
@@ -282,11 +300,11 @@ mod tests {
 
     #[test]
     fn the_peer_cannot_tell_reasons_apart() {
-        for reason in
-            [Reason::UnknownUser, Reason::WrongPassword, Reason::Disabled, Reason::WrongMic]
-        {
+        for reason in [Reason::UnknownUser, Reason::WrongPassword, Reason::WrongMic] {
             assert_eq!(Refusal::new(reason).status(), Status::LOGON_FAILURE);
         }
+        let expired = Refusal::new(Reason::Rule(AccountFault::Expired));
+        assert_eq!(expired.status(), Status::ACCOUNT_EXPIRED);
         assert_eq!(Refusal::new(Reason::NtlmOff).status(), Status::NOT_SUPPORTED);
         assert_eq!(Refusal::new(Reason::Anonymous).status(), Status::ACCESS_DENIED);
         let malformed = Refusal::new(Reason::Malformed("x"));

@@ -14,21 +14,17 @@
 
 mod header;
 mod pdbedit;
+mod restrictions;
 pub use header::Header;
 pub use pdbedit::SambaRule;
+pub use restrictions::RulesChange;
 
 use frevo_wire::fscc::fold_name;
 
 use crate::account::{Account, Accounts, Membership};
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN, MAX_ACCOUNT_NAME_LEN};
-use crate::{KerberosKeys, NtHash};
-use alloc::{
-    borrow::ToOwned,
-    boxed::Box,
-    collections::BTreeMap,
-    string::{String, ToString},
-    vec::Vec,
-};
+use crate::{KerberosKeys, LogonHours, NtHash};
+use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use core::fmt::{self, Write};
 use frevo_wire::dtyp::Sid;
 use zeroize::Zeroizing;
@@ -63,6 +59,17 @@ pub struct Entry {
     /// The Kerberos keys of the password, stored as `KRB5-` behind the time. None for an account
     /// whose password nobody has told since it was imported.
     pub kerberos: Option<KerberosKeys>,
+    /// The moment from which on the account may not log on, in seconds from 1970, stored as
+    /// `EXPIRES-`. None for no end.
+    pub expires: Option<u64>,
+    /// True if the password must be changed before the next logon, stored as `MUST-CHANGE`.
+    pub must_change: bool,
+    /// The hours of the week in which the account may log on, stored as `HOURS-`. None for all.
+    pub hours: Option<LogonHours>,
+    /// The computers from which the account may log on, stored as `WORKSTATIONS-`; none for all.
+    pub workstations: Vec<String>,
+    /// Hashes of former passwords, the newest first, stored as `FORMER-`.
+    pub former: Vec<NtHash>,
 }
 
 impl Entry {
@@ -70,13 +77,28 @@ impl Entry {
     pub fn new(name: &str, uid: u32, nt_hash: NtHash, last_change: u32) -> Self {
         Self {
             name: name.to_owned(),
-            uid,
             nt_hash: Some(nt_hash),
-            flags: "U".to_owned(),
             last_change: Some(last_change),
+            ..Self::without_password(name, uid)
+        }
+    }
+
+    /// Makes an enabled user without a password.
+    fn without_password(name: &str, uid: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            uid,
+            nt_hash: None,
+            flags: "U".to_owned(),
+            last_change: None,
             rid: None,
             groups: Vec::new(),
             kerberos: None,
+            expires: None,
+            must_change: false,
+            hours: None,
+            workstations: Vec::new(),
+            former: Vec::new(),
         }
     }
 
@@ -90,7 +112,7 @@ impl Entry {
             name: self.name.clone(),
             rid: self.rid,
             groups: self.groups.clone(),
-            is_enabled: self.is_enabled(),
+            rules: self.rules(),
         }
     }
 
@@ -216,6 +238,7 @@ impl AccountFile {
                         .as_ref()
                         .map_or(0, |keys| keys.salt.len().saturating_mul(2).saturating_add(KEYS));
                     let name = e.name.len().saturating_add(e.flags.len()).saturating_add(salt);
+                    let name = name.saturating_add(e.rules_len());
                     groups.fold(name, usize::saturating_add).saturating_add(AROUND_NAME)
                 }
             })
@@ -238,15 +261,22 @@ impl AccountFile {
         }
     }
 
-    /// Adds an account, or replaces the password of the one of its name, which keeps its identifier
-    /// and its groups.
+    /// Adds an account, or replaces the password of the one of its name, which keeps its identifier,
+    /// its groups and its rules but those for the password.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub fn put(&mut self, entry: Entry) -> Result<(), &'static str> {
         let Some(known) = self.find_mut(&entry.name) else { return self.add(entry) };
-        let (rid, groups) = (known.rid, core::mem::take(&mut known.groups));
-        *known = Entry { rid, groups, ..entry };
+        let former = known.clone();
+        *known = Entry {
+            rid: former.rid,
+            groups: former.groups,
+            expires: former.expires,
+            hours: former.hours,
+            workstations: former.workstations,
+            ..entry
+        };
         Ok(())
     }
 
@@ -295,6 +325,7 @@ impl AccountFile {
         entry.kerberos = kerberos;
         entry.flags.retain(|c| c != 'N');
         entry.last_change = Some(now);
+        entry.must_change = false;
         true
     }
 
@@ -385,7 +416,7 @@ impl Accounts for AccountFile {
         Some(Account {
             name: entry.name.clone(),
             nt_hash: entry.nt_hash.clone()?,
-            is_enabled: entry.is_enabled(),
+            rules: entry.rules(),
         })
     }
 
@@ -444,16 +475,7 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
         }
         None => None,
     };
-    let mut entry = Entry {
-        name: name.to_string(),
-        uid,
-        nt_hash,
-        flags,
-        last_change,
-        rid: None,
-        groups: Vec::new(),
-        kerberos: None,
-    };
+    let mut entry = Entry { nt_hash, flags, last_change, ..Entry::without_password(name, uid) };
     for field in fields {
         if let Some(rid) = field.strip_prefix("RID-") {
             entry.rid = Some(rid.parse().map_err(|_| "RID- is not followed by a number")?);
@@ -463,6 +485,8 @@ fn parse_entry(line: &str) -> Result<Entry, &'static str> {
         } else if let Some(groups) = field.strip_prefix("GROUPS-") {
             entry.groups =
                 groups.split(',').filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect();
+        } else {
+            entry.parse_rule(field)?;
         }
     }
     Ok(entry)
@@ -505,6 +529,7 @@ fn write_entry(out: &mut String, entry: &Entry) -> fmt::Result {
     if !entry.groups.is_empty() {
         write!(out, "GROUPS-{}:", entry.groups.join(","))?;
     }
+    entry.write_rules(out)?;
     writeln!(out)
 }
 

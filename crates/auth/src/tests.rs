@@ -13,8 +13,8 @@ use crate::limits::MAX_TOKEN_LEN;
 use crate::ntlm::{AvFlags, AvId, Flags, SIGNATURE, message};
 use crate::spnego::{KERBEROS, MS_KERBEROS, MechList, NTLM, NegState, NegTokenInit, NegTokenResp};
 use crate::{
-    Acceptor, AcceptorConfig, AccountFile, Credentials, Done, Entropy, Initiator, NtHash, Reason,
-    Refusal, Secret, Target, Zeroizing, smbpasswd::Entry,
+    Acceptor, AcceptorConfig, AccountFault, AccountFile, Credentials, Done, Entropy, Initiator,
+    NtHash, Reason, Refusal, Secret, Target, Zeroizing, smbpasswd::Entry,
 };
 use alloc::{string::ToString, sync::Arc, vec, vec::Vec};
 use proptest::prelude::*;

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use frevo_auth::limits::MAX_ACCOUNT_LINE_LEN;
 use frevo_auth::{AccountFile, NtHash};
 
-use crate::exit::{Done, Failure};
+use crate::exit::{Done, Exit, Failure};
+use crate::password_rules::PasswordRules;
 use crate::{accounts, machine_sid, secret_file, state};
 
 /// Reads the file, lets `edit` change it, and writes it back if it has changed; on a dry run nothing is
@@ -22,7 +24,13 @@ pub(crate) fn change(
     let is_new = file.entries().next().is_none();
     let before = file.to_text();
     edit(&mut file)?;
-    let is_changed = *file.to_text() != *before;
+    let after = file.to_text();
+    if let Some(line) = after.lines().find(|line| line.len() > MAX_ACCOUNT_LINE_LEN) {
+        let name = line.split(':').next().unwrap_or_default();
+        let text = format!("{name} has too many groups and rules for a line of the account file");
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let is_changed = *after != *before;
     if !is_changed || is_dry {
         return Ok(is_changed);
     }
@@ -33,10 +41,23 @@ pub(crate) fn change(
     Ok(true)
 }
 
-/// Sets the password of an account that is there. Its Kerberos keys depend on the spelling of the name, so
-/// the stored one is used.
-pub(crate) fn set_password(file: &mut AccountFile, name: &str, password: &str, realm: &str) {
-    let stored = file.find(name).map_or(name, |entry| &entry.name);
+/// Sets the password of an account that is there, which the rules have to allow, and keeps as many former
+/// ones as they say. Its Kerberos keys depend on the spelling of the name, so the stored one is used.
+///
+/// # Errors
+/// The reason why the password cannot be used, which begins with "it".
+pub(crate) fn set_password(
+    file: &mut AccountFile,
+    name: &str,
+    password: &str,
+    realm: &str,
+    rules: &PasswordRules,
+) -> Result<(), String> {
+    let entry = file.find(name);
+    let stored = entry.map_or(name, |entry| &entry.name);
+    rules.check(stored, password, entry)?;
     let keys = accounts::kerberos_keys(stored, password, realm);
+    file.keep_former_password(name, rules.history());
     file.set_password(name, NtHash::from_password(password), Some(keys), accounts::now());
+    Ok(())
 }

@@ -8,6 +8,7 @@ use frevo_config::{
     ShareName, SigningChoice,
 };
 
+use crate::account_rules::RulesArguments;
 use crate::changes::{CHANGE_EXIT_CODES, Telling};
 use crate::exit::EXIT_CODES;
 use crate::passwords::PasswordFrom;
@@ -362,6 +363,19 @@ pub(crate) enum UserCommand {
         name: AccountName,
         /// Names of the groups; without any, the account is in no group
         groups: Vec<String>,
+        #[command(flatten)]
+        telling: Telling,
+    },
+    /// Set rules for the logons of an account: its end, its hours, its computers
+    ///
+    /// A rule that is not named stays as it is. The rules count for logons:
+    /// sessions that are open go on, but for those of an account that has ended.
+    #[command(after_help = CHANGE_EXIT_CODES)]
+    Set {
+        /// Name of the account
+        name: AccountName,
+        #[command(flatten)]
+        rules: RulesArguments,
         #[command(flatten)]
         telling: Telling,
     },

@@ -126,6 +126,7 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
 pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<String> {
     let mut files: Vec<_> = config.users.iter().map(|user| user.password_file.clone()).collect();
     files.extend(config.server.user_map_file.clone());
+    files.extend(config.passwords.common.clone());
     files.extend(keytab::path(config).map(Path::to_owned));
     if config.quic.is_on() {
         files.extend(quic_files(config));

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod account_changes;
+mod account_rules;
 mod accounts;
 mod admin;
 mod administrators;
@@ -34,6 +35,7 @@ mod namespace_tables;
 mod namespaces;
 mod network_namespaces;
 mod network_shares;
+mod password_rules;
 mod passwords;
 mod plural;
 mod printable;

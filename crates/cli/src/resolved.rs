@@ -71,8 +71,18 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
 /// The effective configuration of the tables of all files.
 pub(crate) fn text(table: &toml::Table) -> String {
     let mut out = String::new();
-    const SECTIONS: [&str; 9] =
-        ["server", "limits", "audit", "admin", "kerberos", "rpc", "quic", "traces", "cluster"];
+    const SECTIONS: [&str; 10] = [
+        "server",
+        "limits",
+        "audit",
+        "admin",
+        "passwords",
+        "kerberos",
+        "rpc",
+        "quic",
+        "traces",
+        "cluster",
+    ];
     for section in SECTIONS {
         let values = table.get(section).and_then(toml::Value::as_table);
         // A server is a node of a cluster if it has this section, so it is not made of defaults.

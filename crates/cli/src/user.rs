@@ -1,28 +1,26 @@
 //! `frevo user`: the accounts of a server.
 
+mod import;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use frevo_auth::smbpasswd::Entry;
-use frevo_auth::{AccountFile, NtHash, Zeroizing};
+use frevo_auth::{AccountFile, NtHash};
 use frevo_config::{AccountName, Config};
 use serde_json::json;
 
 use crate::admin::account_file;
 use crate::arguments::{User, UserCommand, UsersPlace};
 use crate::changes::Telling;
-use crate::console::{print, print_text, tell};
+use crate::console::{print, print_text};
 use crate::exit::{Done, Exit, Failure};
+use crate::password_rules::PasswordRules;
 use crate::passwords::PasswordFrom;
 use crate::plural::counted;
-use crate::unix_accounts::UnixAccounts;
 use crate::{
-    account_changes, accounts, bounded_input, config_checks, passwords, samba_rules, state,
-    trusted_file, unix_accounts,
+    account_changes, account_rules, accounts, config_checks, passwords, state, trusted_file,
 };
-
-/// The largest file that is imported, bytes.
-const IMPORT_BYTES_MAX: u64 = 64 << 20;
 
 pub(crate) fn run(user: &User) -> Done {
     let config = user.place.config.as_deref().map(config_checks::read).transpose()?;
@@ -39,7 +37,9 @@ pub(crate) fn run(user: &User) -> Done {
         command => {
             refuse_changeable(&path, config.as_ref())?;
             let telling = telling_of(command);
-            let accounts = Accounts { path: &path, realm: &realm, is_dry: telling.is_dry_run() };
+            let rules = PasswordRules::of(config.as_ref());
+            let is_dry = telling.is_dry_run();
+            let accounts = Accounts { path: &path, realm: &realm, rules: &rules, is_dry };
             let made = accounts.carry_out(command)?;
             tell_made(&made, &path, config.as_ref(), telling)
         }
@@ -74,6 +74,7 @@ fn telling_of(command: &UserCommand) -> Telling {
         | UserCommand::Passwd { telling, .. }
         | UserCommand::Rm { telling, .. }
         | UserCommand::Groups { telling, .. }
+        | UserCommand::Set { telling, .. }
         | UserCommand::Enable { telling, .. }
         | UserCommand::Disable { telling, .. }
         | UserCommand::Import { telling, .. } => *telling,
@@ -86,6 +87,8 @@ struct Accounts<'a> {
     path: &'a Path,
     /// The realm of Kerberos keys.
     realm: &'a str,
+    /// The rules for new passwords.
+    rules: &'a PasswordRules,
     /// True if nothing is to be written.
     is_dry: bool,
 }
@@ -134,6 +137,17 @@ impl Accounts<'_> {
                 };
                 (name, self.change(set)?)
             }
+            UserCommand::Set { name, rules, .. } => {
+                let change = rules.change().map_err(|why| Failure::new(Exit::Usage, why))?;
+                let set = |file: &mut AccountFile| {
+                    existing(file, name, path)?;
+                    file.set_rules(name.as_str(), &change).map(drop).map_err(|why| {
+                        let text = format!("cannot set the rules for {name}: {why}");
+                        Failure::new(Exit::Usage, text)
+                    })
+                };
+                (name, self.change(set)?)
+            }
             UserCommand::Enable { name, .. } => (name, self.set_enabled(name, true)?),
             UserCommand::Disable { name, .. } => (name, self.set_enabled(name, false)?),
             UserCommand::Import { file, replace, .. } => return self.import(file, *replace),
@@ -162,6 +176,7 @@ impl Accounts<'_> {
             }
             (false, _) => {
                 let password = passwords::ask(password, name.as_str())?;
+                self.rules.check(name.as_str(), &password, None).map_err(unusable(name))?;
                 let entry = accounts::entry(name.as_str(), &password, self.realm);
                 self.change(|file| file.add(entry).map_err(refused(name)))
             }
@@ -183,10 +198,22 @@ impl Accounts<'_> {
             // The Kerberos keys depend on the spelling of the user name, so the stored spelling is used.
             let keys = accounts::kerberos_keys(&entry.name, &password, self.realm);
             let has_it = entry.nt_hash.as_ref() == Some(&hash);
-            if !(is_ensured && has_it && entry.kerberos.as_ref() == Some(&keys)) {
-                file.set_password(name.as_str(), hash, Some(keys), accounts::now());
+            if is_ensured && has_it && entry.kerberos.as_ref() == Some(&keys) {
+                return Ok(());
             }
-            Ok(())
+            // The keys of the present password may be new.
+            if is_ensured && has_it {
+                file.set_password(name.as_str(), hash, Some(keys), accounts::now());
+                return Ok(());
+            }
+            let set = account_changes::set_password(
+                file,
+                name.as_str(),
+                &password,
+                self.realm,
+                self.rules,
+            );
+            set.map_err(unusable(name))
         })
     }
 
@@ -233,6 +260,14 @@ fn existing(file: &AccountFile, name: &AccountName, path: &Path) -> Done {
     Err(Failure::new(Exit::NotFound, text))
 }
 
+fn unusable(name: &AccountName) -> impl FnOnce(String) -> Failure {
+    move |why| {
+        let why = why.trim_start_matches("it ");
+        let text = format!("the password of {name} cannot be set: the new one {why}");
+        Failure::new(Exit::Auth, text)
+    }
+}
+
 fn refused(name: &AccountName) -> impl FnOnce(&'static str) -> Failure {
     move |why| Failure::new(Exit::Failed, format!("cannot add user {name}: {why}"))
 }
@@ -241,8 +276,9 @@ fn refused(name: &AccountName) -> impl FnOnce(&'static str) -> Failure {
 fn state_of(entry: &Entry) -> &'static str {
     match entry {
         entry if entry.nt_hash.is_none() => "no password",
-        entry if entry.is_enabled() => "enabled",
-        _ => "disabled",
+        entry if !entry.is_enabled() => "disabled",
+        entry if entry.rules().is_over(accounts::now().into()) => "expired",
+        _ => "enabled",
     }
 }
 
@@ -255,14 +291,15 @@ pub(crate) fn facts(file: &AccountFile, entry: &Entry) -> serde_json::Value {
         "sid": sid.map(|sid| sid.to_string()),
         "rid": entry.rid,
         "groups": entry.groups,
-        "password_changed": entry.last_change.filter(|time| *time != 0).map(time_of),
+        "password_changed":
+            entry.last_change.filter(|time| *time != 0).map(|time| account_rules::time(time.into())),
         "kerberos_salt": entry.kerberos.as_ref().map(|keys| &keys.salt),
+        "expires": entry.expires.map(account_rules::time),
+        "must_change": entry.must_change,
+        "password_never_expires": entry.password_never_ends(),
+        "hours": entry.hours.map(|hours| hours.to_string()),
+        "workstations": entry.workstations,
     })
-}
-
-/// A time of an account file, as RFC 3339 has it.
-fn time_of(seconds: u32) -> String {
-    jiff::Timestamp::from_second(seconds.into()).map_or_else(|_| String::new(), |t| t.to_string())
 }
 
 fn list_json(file: &AccountFile) -> Done {
@@ -297,7 +334,7 @@ fn show(file: &AccountFile, name: &AccountName, is_json: bool) -> Done {
         word("sid"),
         word("password_changed"),
     );
-    print_text(&text)
+    print_text(&format!("{text}{}", account_rules::shown(entry)))
 }
 
 fn list(file: &AccountFile) -> Done {
@@ -311,124 +348,4 @@ fn list(file: &AccountFile) -> Done {
         };
     }
     print_text(&text)
-}
-
-impl Accounts<'_> {
-    fn import(&self, from: &Path, replace: bool) -> Result<Made, Failure> {
-        let text = read_import(from)?;
-        let imported = AccountFile::parse_samba(&text).map_err(|fault| {
-            let advice = "the file must be an smbpasswd file, or the output of: pdbedit -L -v -w";
-            let shown = from.display();
-            Failure::new(Exit::Config, format!("{shown}:{}: {}; {advice}", fault.line, fault.what))
-        })?;
-        let unix = UnixAccounts::of_samba().unwrap_or_else(|failure| {
-            tell(unix_accounts::told(&failure));
-            UnixAccounts::Unknown
-        });
-        let (mut added, mut replaced, mut disabled, mut skipped) = (0, 0, 0, 0);
-        let is_changed = self.change(|file| {
-        import_machine(file, &imported);
-        for entry in imported.entries() {
-            match import_entry(file, entry, replace) {
-                Ok(Import::Added) => added += 1,
-                Ok(Import::Replaced) => replaced += 1,
-                Err(why) => {
-                    skipped += 1;
-                    tell(format_args!("skipped {}: {why}", entry.name));
-                    continue;
-                }
-            }
-            let mut refusals = samba_rules::refusals(imported.samba_rules(&entry.name));
-            refusals.extend(unix.refusal(&entry.name));
-            if !refusals.is_empty() {
-                file.set_enabled(&entry.name, false);
-                disabled += 1;
-                tell(format_args!(
-                    "{0} is disabled: {1}. Frevo has no such rules; to let {0} log on without them: \
-                     frevo user enable {0}",
-                    entry.name,
-                    refusals.join(", ")
-                ));
-            }
-        }
-        Ok(())
-    })?;
-        if let Some(line) = samba_rules::told_ends(&imported) {
-            tell(line);
-        }
-        let facts = json!({
-            "added": added, "replaced": replaced, "disabled": disabled, "skipped": skipped,
-        });
-        let added = counted(added, "account");
-        let shown = self.path.display();
-        tell(format_args!(
-            "{shown}: {added} added, {replaced} replaced; {disabled} of them disabled"
-        ));
-        Ok(Made { is_changed, facts })
-    }
-}
-
-/// Takes over the SID of the machine, if no account would get another SID by that.
-fn import_machine(file: &mut AccountFile, imported: &AccountFile) {
-    let Some(samba) = imported.header().machine else {
-        let text = "the accounts get new SIDs, because the file has none: access lists that Samba \
-                    stored do not name them; the output of `pdbedit -L -v -w` has the SIDs";
-        return tell(text);
-    };
-    let is_first = file.header().machine.is_none() && file.entries().next().is_none();
-    if is_first || file.header().machine == Some(samba) {
-        file.set_machine(samba, true);
-        return tell(format_args!("the SID of the Samba server is taken over: {samba}"));
-    }
-    let here = match file.header().machine {
-        Some(sid) => sid.to_string(),
-        None => String::from("another one"),
-    };
-    tell(format_args!(
-        "the SID of the Samba server is {samba}, that of this server {here}: access lists that \
-         Samba stored do not name the accounts, unless [server] has sid = \"{samba}\""
-    ));
-}
-
-enum Import {
-    Added,
-    Replaced,
-}
-
-fn import_entry(file: &mut AccountFile, entry: &Entry, replace: bool) -> Result<Import, String> {
-    entry.name.parse::<AccountName>()?;
-    if entry.name.ends_with('$') || !entry.flags.contains('U') {
-        return Err(String::from("machine and trust accounts are not imported"));
-    }
-    let Some(hash) = entry.nt_hash.clone() else {
-        return Err(String::from("the account has no NT hash; add it with frevo user add"));
-    };
-    // Samba allows an account with the hash of the empty password to log on, which Frevo does not.
-    if hash == NtHash::from_password("") {
-        return Err(String::from("the password is empty, which Frevo does not allow"));
-    }
-    if file.find(&entry.name).is_none() {
-        file.add(entry.clone()).map_err(|why| match entry.rid {
-            Some(rid) => format!(
-                "{why} (RID {rid}); with another one it would lose the rights that \
-                                  access lists give it, so remove that account first"
-            ),
-            None => String::from(why),
-        })?;
-        return Ok(Import::Added);
-    }
-    if !replace {
-        return Err(String::from("the account exists already; --replace replaces its password"));
-    }
-    if let Some(rid) = entry.rid {
-        file.set_rid(&entry.name, rid)?;
-    }
-    let changed = entry.last_change.unwrap_or_else(accounts::now);
-    file.set_password(&entry.name, hash, None, changed);
-    file.set_enabled(&entry.name, entry.is_enabled());
-    Ok(Import::Replaced)
-}
-
-fn read_import(from: &Path) -> Result<Zeroizing<String>, Failure> {
-    bounded_input::text(bounded_input::read(from, IMPORT_BYTES_MAX)?, from).map(Zeroizing::new)
 }

@@ -562,9 +562,10 @@ fn pdbedit(name: &str, rid: u32) -> String {
     )
 }
 
-/// Accounts that smbd refuses are not let in by moving, and the report says why.
+/// Accounts that smbd refuses are not let in by moving: they keep their rules or are disabled, and the
+/// report says why.
 #[test]
-fn accounts_that_samba_refuses_are_disabled() {
+fn accounts_that_samba_refuses_stay_refused() {
     let place = Sandbox::new();
     let import = |dir: &str, more: &[&str], input: &str| {
         let mut words = vec!["user", "--state-dir", dir, "import", "-"];
@@ -587,36 +588,88 @@ fn accounts_that_samba_refuses_are_disabled() {
     let told = import("s", &[], &input);
     told.succeeds();
     for line in [
-        "bob is disabled: it may log on until Thu, 01 Jan 2026 00:00:00 UTC only. Frevo has no such rules",
-        "carl is disabled: its password must be changed at the next logon",
-        "dora is disabled: it may log on from pc7 only",
-        "emil is disabled: it may log on at some hours only",
+        "bob keeps its rules: it may log on until 2026-01-01 ",
+        "carl keeps its rules: its password must be changed before the next logon",
+        "dora keeps its rules: it may log on from pc7",
+        "emil keeps its rules: it may log on never",
         "fred is disabled: Samba has locked it",
         "gina is disabled: Samba has disabled it",
-        "ida is disabled: its password ended at Sat, 01 Jan 2000",
-        "frevo user enable bob",
+        "ida keeps its rules: its password must be changed before the next logon",
+        "frevo user enable fred",
         "the passwords of 1 account would have ended in Samba",
-        "9 accounts added, 0 replaced; 7 of them disabled",
+        "9 accounts added, 0 replaced; 2 of them disabled",
     ] {
         assert!(told.err.contains(line), "{line} not in {}", told.err);
     }
-    let enabled = |dir: &str| {
+    let in_state = |dir: &str, state: &str| {
         let list = place.run(&["user", "list", "--state-dir", dir]);
-        let lines = list.succeeds().lines().filter(|line| line.ends_with("\tenabled"));
+        let end = format!("\t{state}");
+        let lines = list.succeeds().lines().filter(|line| line.ends_with(&end));
         lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!(enabled("s"), ["ann", "hans"]);
-    // bob exists already and is enabled, but Samba has disabled the account, so the import disables
-    // it, too.
+    assert_eq!(in_state("s", "enabled"), ["ann", "carl", "dora", "emil", "hans", "ida"]);
+    assert_eq!(in_state("s", "expired"), ["bob"]);
+    assert_eq!(in_state("s", "disabled"), ["fred", "gina"]);
+    // bob exists already and has no end, but has one in Samba, so it gets that.
     place.run_with_input(&["user", "--state-dir", "t", "add", "bob", "--password-stdin"], "x\n");
     import("t", &["--replace"], &input).succeeds();
-    assert_eq!(enabled("t"), ["ann", "hans"]);
+    assert_eq!(in_state("t", "expired"), ["bob"]);
     // In smbpasswd files Samba refuses accounts whose password must be changed (LCT-00000000) and
-    // locked ones (L), so both are disabled.
+    // locked ones (L).
     let plain =
         smbpasswd("ann", "U").replace("LCT-65A1B2C3", "LCT-00000000") + &smbpasswd("bob", "UL");
     import("u", &[], &plain).succeeds();
-    assert!(enabled("u").is_empty(), "{plain}");
+    assert_eq!(in_state("u", "disabled"), ["bob"]);
+    let ann = place.run(&["user", "--state-dir", "u", "show", "ann", "--json"]);
+    assert!(ann.succeeds().contains("\"must_change\":true"), "{ann:?}");
+}
+
+/// Rules for accounts are set once, shown, and taken back.
+#[test]
+fn rules_for_accounts_are_set_and_shown() {
+    let place = Sandbox::new();
+    let run = |arguments: &[&str]| {
+        place.run_with_input(&[&["user", "--state-dir", "s"], arguments].concat(), "secret\n")
+    };
+    run(&["add", "ann", "--password-stdin"]).succeeds();
+    let rules = [
+        &["set", "ann", "--expires", "2030-12-31T18:00:00Z", "--must-change"][..],
+        &["--hours", "mon-fri 07:00-19:00; sat 09:00-12:00", "--workstations", "desk, lap"],
+        &["--exit-code"],
+    ]
+    .concat();
+    assert_eq!(run(&rules).code, 7);
+    assert_eq!(run(&rules).code, 0);
+    let shown = run(&["show", "ann", "--json"]);
+    let ann: serde_json::Value = serde_json::from_str(shown.succeeds()).unwrap();
+    assert_eq!(ann["expires"], "2030-12-31T18:00:00Z");
+    assert_eq!(ann["hours"], "mon-fri 07:00-19:00; sat 09:00-12:00");
+    assert_eq!(ann["workstations"], serde_json::json!(["desk", "lap"]));
+    assert_eq!((&ann["must_change"], &ann["state"]), (&true.into(), &"enabled".into()));
+    let shown = run(&["show", "ann"]);
+    for line in [
+        "password          must be changed before the next logon\n",
+        "logon hours       mon-fri 07:00-19:00; sat 09:00-12:00\n",
+        "workstations      desk, lap\n",
+    ] {
+        assert!(shown.succeeds().contains(line), "{line} not in {}", shown.out);
+    }
+    // A new password is the change that was demanded; the other rules stay.
+    run(&["passwd", "ann", "--password-stdin"]).succeeds();
+    let shown = run(&["show", "ann"]);
+    assert!(shown.succeeds().contains("password          may be used\n"), "{}", shown.out);
+    assert!(shown.out.contains("workstations      desk, lap\n"), "{}", shown.out);
+    run(&["set", "ann", "--expires", "never", "--hours", "always", "--workstations", "any"])
+        .succeeds();
+    let shown = run(&["show", "ann"]);
+    for line in ["expires           never", "logon hours       always", "workstations      any"] {
+        assert!(shown.succeeds().contains(line), "{line} not in {}", shown.out);
+    }
+    run(&["set", "ann"]).fails(2, &["--expires"]);
+    run(&["set", "ann", "--expires", "soon"]).fails(2, &["2026-12-31"]);
+    run(&["set", "ann", "--hours", "mon 7-19"]).fails(2, &["07:00-19:00"]);
+    run(&["set", "ann", "--workstations", "a b"]).fails(2, &["computer"]);
+    run(&["set", "bob", "--must-change"]).fails(6, &["no user bob"]);
 }
 
 #[test]

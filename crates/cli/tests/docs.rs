@@ -91,10 +91,17 @@ fn every_flag_is_in_the_documents() {
     all.extend(commands(&user).into_iter().map(|name| vec!["user", name]));
     all.extend(commands(&domain).into_iter().map(|name| vec!["domain", name]));
     assert!(all.len() > 25, "{all:?}");
-    let documents =
-        ["automation", "configuration", "user-guide", "client-guide", "domain", "capture"]
-            .map(|name| document(&format!("{name}.md")))
-            .concat();
+    let documents = [
+        "accounts",
+        "automation",
+        "configuration",
+        "user-guide",
+        "client-guide",
+        "domain",
+        "capture",
+    ]
+    .map(|name| document(&format!("{name}.md")))
+    .concat();
     let documented: HashSet<&str> = words(&documents).collect();
     let mut known = HashSet::new();
     for command in &all {

@@ -87,6 +87,9 @@ pub const RATE_BURST_MS_MAX: u64 = 10_000;
 /// The greatest weight.
 pub const RATE_WEIGHT_MAX: u32 = 1_000;
 
+/// Largest `min_length` of `[passwords]`, characters.
+pub const PASSWORD_LENGTH_MAX: usize = 128;
+
 /// Sections `[[storage_qos]]`.
 pub const STORAGE_POLICIES: usize = 100;
 /// Greatest `iops` of a policy of storage, and its greatest `bandwidth` in KiB a second. Windows: as those of clients

@@ -9,6 +9,7 @@ use super::cluster::ClusterSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
 use super::limits;
+use super::passwords::PasswordsSection;
 use super::quic::QuicSection;
 use super::rpc::RpcSection;
 use super::schema::{AdminSection, Config, ServerSection, keys};
@@ -84,6 +85,7 @@ impl Config {
             audit,
             admin,
             kerberos,
+            passwords,
             rpc,
             quic,
             traces,
@@ -102,6 +104,7 @@ impl Config {
         self.audit = self.audit.overlaid(audit);
         self.admin = self.admin.overlaid(admin);
         self.kerberos = self.kerberos.overlaid(kerberos);
+        self.passwords = self.passwords.overlaid(passwords);
         self.rpc = self.rpc.overlaid(rpc);
         self.quic = self.quic.overlaid(quic);
         self.traces = self.traces.overlaid(traces);
@@ -246,6 +249,9 @@ overlaid!(AdminSection:
     enabled, socket, listen, token_file, manage_token_file, certificate, key, write_configuration,
 );
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
+overlaid!(PasswordsSection:
+    min_length, max_age, history, refuse_name, refuse_common, common,
+);
 overlaid!(RpcSection: enabled, listen, port, endpoint_mapper_port);
 overlaid!(QuicSection:
     enabled, listen, certificate, key, client_certificates, client_ca, allow, deny, named_pipes,

@@ -22,6 +22,7 @@ use super::listen::Listen;
 use super::many_links::LongText;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
 use super::namespace::{LinkSection, NamespaceSection};
+use super::passwords::PasswordsSection;
 use super::quic::QuicSection;
 use super::rate::RateSection;
 use super::recycle::RecycleSection;
@@ -52,6 +53,8 @@ pub struct Config {
     pub audit: AuditSection,
     /// `[admin]`
     pub admin: AdminSection,
+    /// `[passwords]`
+    pub passwords: PasswordsSection,
     /// `[kerberos]`
     pub kerberos: KerberosSection,
     /// `[rpc]`
@@ -371,7 +374,7 @@ impl Config {
     /// Settings of `[server]` that contradict each other.
     pub fn contradictions(&self) -> Vec<Fault> {
         let sections = self.admin.faults().into_iter().chain(self.rpc.faults());
-        let sections = sections.chain(self.quic.faults());
+        let sections = sections.chain(self.quic.faults()).chain(self.passwords.faults());
         self.server.faults().into_iter().chain(sections).collect()
     }
 }
@@ -445,6 +448,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[limits]", keys_of::<LimitsSection>()),
         ("[audit]", keys_of::<AuditSection>()),
         ("[admin]", keys_of::<AdminSection>()),
+        ("[passwords]", keys_of::<PasswordsSection>()),
         ("[kerberos]", keys_of::<KerberosSection>()),
         ("[rpc]", keys_of::<RpcSection>()),
         ("[quic]", keys_of::<QuicSection>()),

@@ -87,6 +87,14 @@ pub(super) const EVERY_KEY: &str = r#"
         key = "/etc/frevo/admin.key"
         write_configuration = true
 
+        [passwords]
+        min_length = 12
+        max_age = "90 days"
+        history = 5
+        refuse_name = true
+        refuse_common = true
+        common = "/etc/frevo/common-passwords"
+
         [quic]
         enabled = true
         listen = [":4433"]

@@ -138,7 +138,9 @@ pub use embed::{
     ShadowCopySets, ShareEdit, ShareEditor, Snapshotter, StateChange, TargetName,
 };
 #[doc(inline)]
-pub use frevo_auth::{Account, Accounts, Membership, NtHash};
+pub use frevo_auth::{
+    Account, AccountFault, AccountRules, Accounts, LogonHours, Membership, NtHash,
+};
 #[doc(inline)]
 pub use frevo_store::state::StateStore;
 #[doc(inline)]

@@ -196,7 +196,7 @@ impl Accounts for AnnRules {
             "ann" => vec![String::from("Administrators")],
             _ => Vec::new(),
         };
-        Some(Membership { name: user.to_owned(), rid: None, groups, is_enabled: true })
+        Some(Membership { name: user.to_owned(), groups, ..Membership::default() })
     }
 }
 

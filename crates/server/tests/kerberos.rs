@@ -18,7 +18,7 @@ use frevo_auth::kerberos::forge::{Forge, known_key};
 use frevo_auth::kerberos::{
     EncryptionType, InitiatorEntropy, PacPolicy, Policy, ServiceKeys, ServiceTicket,
 };
-use frevo_auth::{Account, Accounts, Initiator, Membership, Target};
+use frevo_auth::{Account, AccountRules, Accounts, Initiator, Membership, Target};
 use frevo_server::ambient::{Ambient, Host};
 use frevo_server::share::Share;
 use frevo_server::{KeySource, Reload, Server, Settings};
@@ -62,7 +62,7 @@ impl Accounts for Users {
     fn membership(&self, user: &str) -> Option<Membership> {
         let name = user.to_lowercase();
         matches!(&*name, "ann" | "bob" | "carol").then(|| Membership {
-            is_enabled: name != "carol",
+            rules: AccountRules::enabled(name != "carol"),
             name,
             ..Membership::default()
         })
@@ -348,7 +348,7 @@ fn tickets_that_are_refused() {
         let mut carol = forge(clock);
         carol.client.components = vec!["carol".into()];
         let refused = log_on(&mut peer, carol.issue(), START).await.err();
-        assert_eq!(refused, Some(Status::LOGON_FAILURE));
+        assert_eq!(refused, Some(Status::ACCOUNT_DISABLED));
         // The server cannot decrypt the ticket and reports that, so that the client may get a new
         // ticket. This client has none.
         let mut foreign = forge(clock);

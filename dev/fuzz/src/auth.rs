@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use frevo_auth::initiator::{self, Initiator};
 use frevo_auth::{
-    Acceptor, AcceptorConfig, Account, AccountFile, Accounts, Credentials, Entropy, NtHash, Reason,
-    Secret, Step, Target, Zeroizing,
+    Acceptor, AcceptorConfig, Account, AccountFile, AccountRules, Accounts, Credentials, Entropy,
+    NtHash, Reason, Secret, Step, Target, Zeroizing,
 };
 
 use crate::chunk;
@@ -17,7 +17,7 @@ impl Accounts for Ann {
         user.eq_ignore_ascii_case("ann").then(|| Account {
             name: "ann".into(),
             nt_hash: NtHash::from_bytes([0x5A; 16]),
-            is_enabled: true,
+            rules: AccountRules::default(),
         })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use frevo_auth::acceptor::Step as Accepted;
 use frevo_auth::initiator::Step as Initiated;
 use frevo_auth::{
-    Acceptor, AcceptorConfig, Account, Accounts, Credentials, Entropy, Initiator, NtHash, Parts,
-    Protection, Secret, Target, Zeroizing,
+    Acceptor, AcceptorConfig, Account, AccountRules, Accounts, Credentials, Entropy, Initiator,
+    NtHash, Parts, Protection, Secret, Target, Zeroizing,
 };
 use frevo_rpc::pdu::{Bind, ContextElement, PduFlags, PduKind, Request};
 use frevo_rpc::{
@@ -23,7 +23,7 @@ struct Ann;
 impl Accounts for Ann {
     fn account(&self, user: &str, _: &str) -> Option<Account> {
         let (name, nt_hash) = (String::from(user), NtHash::from_password("secret"));
-        Some(Account { name, nt_hash, is_enabled: true })
+        Some(Account { name, nt_hash, rules: AccountRules::default() })
     }
 }
 

@@ -8,9 +8,11 @@ use crate::kerberos::LogonInfo;
 use crate::ntlm::crypt::{self, Key, Mode};
 use crate::ntlm::message::{Authenticate, Challenge, Negotiate, NtResponse, NtlmV2};
 use crate::ntlm::{AvFlags, AvId, Flags, av_pair};
-use crate::{NtHash, Reason, Refusal, target};
+use crate::{AccountFault, NtHash, Reason, Refusal, target};
 use alloc::{string::String, sync::Arc, vec::Vec};
+use core::mem;
 use frevo_wire::codec::Malformed;
+use frevo_wire::dtyp::FileTime;
 
 impl AcceptorConfig {
     fn is_our_target(&self, spn: &str, listed: &[String]) -> bool {
@@ -132,13 +134,14 @@ impl Judge<'_> {
             && matches!(Form::of(message), Ok(Ok(form)) if self.check_demands(&form).is_ok())
     }
 
-    /// Checks the last message. `finish` is called for every well-formed message, also for one that
-    /// is refused, so that its checks take the same time.
+    /// Checks the last message at `now`, in FILETIME ticks. `finish` is called for every well-formed
+    /// message, also for one that is refused, so that its checks take the same time.
     pub(super) fn judge<T>(
         self,
         token: &[u8],
         challenged: &Challenged,
         accounts: &dyn Accounts,
+        now: u64,
         finish: impl FnOnce(Proven) -> Result<T, Reason>,
     ) -> Result<T, Refusal> {
         let (user, domain) = Authenticate::claim(token);
@@ -150,7 +153,7 @@ impl Judge<'_> {
                 .map_err(|reason| refusal(reason, user, domain, account));
         }
         let prove = |message: &Authenticate<'_>, response: &NtlmV2<'_>| {
-            Proof::of_account(challenged, message, response, found)
+            Proof::of_account(challenged, message, response, found, now)
         };
         self.check(token, challenged, prove, finish)
             .map_err(|reason| refusal(reason, user, domain, account))
@@ -190,10 +193,14 @@ impl Judge<'_> {
         let keys = KeyExchange { flags, sent_key };
         let form = Form::of(&message).map_err(malformed)??;
         self.check_demands(&form)?;
-        let proof = prove(&message, form.response);
+        let mut proof = prove(&message, form.response);
+        let rules = mem::replace(&mut proof.rules, Ok(()));
         let (proven, verdict) = self.verify(&message, &form, keys, challenged, proof);
         let done = finish(proven);
-        verdict.and(done)
+        let done = verdict.and(done)?;
+        // The rules for the account count last of all: only who has proved everything learns of them.
+        rules.map_err(Reason::Rule)?;
+        Ok(done)
     }
 
     /// Judges an AUTHENTICATE_MESSAGE of a guest: each field must have the form that it has to have of
@@ -231,7 +238,7 @@ impl Judge<'_> {
         proof: Proof,
     ) -> (Proven, Result<(), Reason>) {
         let KeyExchange { flags, sent_key } = keys;
-        let Proof { base, password, name, by_domain } = proof;
+        let Proof { base, password, name, by_domain, rules: _ } = proof;
         let exported = exported_key(&base, sent_key);
         let has_mic = form.mic.is_some();
         let mic = match &form.mic {
@@ -315,6 +322,8 @@ struct Proof {
     /// SessionBaseKey
     base: Key,
     password: Result<(), Reason>,
+    /// The verdict of the rules for the account.
+    rules: Result<(), AccountFault>,
     /// The name as it is stored; empty for an unknown user.
     name: String,
     /// The facts of a domain controller.
@@ -327,22 +336,27 @@ impl Proof {
         message: &Authenticate<'_>,
         response: &NtlmV2<'_>,
         found: Option<Account>,
+        now: u64,
     ) -> Self {
         let (base, is_right) = challenged.prove(message, response, found.as_ref());
         let password = match &found {
             None => Err(Reason::UnknownUser),
             Some(_) if !is_right => Err(Reason::WrongPassword),
-            Some(account) if !account.is_enabled => Err(Reason::Disabled),
             Some(_) => Ok(()),
         };
+        let (seconds, _) = FileTime(now).to_unix();
+        let seconds = u64::try_from(seconds).unwrap_or(0);
+        let judge = |account: &Account| account.rules.check(seconds, &message.workstation);
+        let rules = found.as_ref().map_or(Ok(()), judge);
         let name = found.map_or_else(String::new, |account| account.name);
-        Self { base, password, name, by_domain: None }
+        Self { base, password, rules, name, by_domain: None }
     }
 
     fn of_domain(answer: Result<DomainLogon, Reason>) -> Self {
         let none = |reason| Self {
             base: Key::default(),
             password: Err(reason),
+            rules: Ok(()),
             name: String::new(),
             by_domain: None,
         };
@@ -359,6 +373,7 @@ impl Proof {
         Self {
             base: Key::new(base),
             password: Ok(()),
+            rules: Ok(()),
             name: logon.user.user_name.clone(),
             by_domain: Some(logon.user),
         }

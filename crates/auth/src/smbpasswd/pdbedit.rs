@@ -10,10 +10,12 @@
 //! ```
 
 use super::{AccountFile, Entry, FileFault, flags, folded, nt_hash};
+use crate::LogonHours;
+use crate::account_rules::check_workstations;
 use crate::limits::{MAX_ACCOUNT_LINE_COUNT, MAX_ACCOUNT_LINE_LEN};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use frevo_wire::dtyp::Sid;
 
@@ -25,8 +27,8 @@ const MAX_LINE_COUNT: usize = 32 * MAX_ACCOUNT_LINE_COUNT;
 /// NTP) and 2038.
 const YEAR_WITHOUT_END: u32 = 2_036;
 
-/// A rule by which Samba refuses logons of an account, now or under conditions. An account file has
-/// none of these but `Disabled` and `Locked`.
+/// A rule by which Samba refuses logons of an account, now or under conditions, and that the account
+/// does not have by being read: its text needs a calendar, or cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SambaRule {
     /// The account is disabled.
@@ -35,13 +37,11 @@ pub enum SambaRule {
     Locked,
     /// The account ends at this time, written as `pdbedit` does.
     Ends(String),
-    /// The password must be changed at the next logon.
-    MustChange,
     /// The password ends at this time, written as `pdbedit` does.
     PasswordEnds(String),
-    /// The account may log on at these workstations only.
+    /// The account may log on at these workstations only, of which the names cannot be kept.
     Workstations(String),
-    /// The account may not log on at all hours of the week.
+    /// The account may not log on at all hours of the week, in a form that cannot be kept.
     Hours,
 }
 
@@ -61,10 +61,15 @@ impl AccountFile {
         // In Samba's files a last change of 0 means "must change the password"; in Frevo's own it
         // means "unknown".
         let is_samba = file.header == super::Header::default();
-        let rules = file.entries().map(|entry| {
-            let must_change = is_samba && entry.last_change == Some(0);
-            (folded(&entry.name), rules_of_flags(entry, must_change))
-        });
+        for line in &mut file.lines {
+            if let super::Line::Account(entry) = line
+                && is_samba
+                && entry.last_change == Some(0)
+            {
+                entry.must_change = has_password_age(entry);
+            }
+        }
+        let rules = file.entries().map(|entry| (folded(&entry.name), rules_of_flags(entry)));
         file.samba_rules = rules.filter(|(_, rules)| !rules.is_empty()).collect();
         Ok(file)
     }
@@ -75,17 +80,14 @@ impl AccountFile {
     }
 }
 
-/// The rules in the flags of an account. `must_change` is true if no time of a change is stored.
-fn rules_of_flags(entry: &Entry, must_change: bool) -> Vec<SambaRule> {
+/// The rules in the flags of an account.
+fn rules_of_flags(entry: &Entry) -> Vec<SambaRule> {
     let mut rules = Vec::new();
     if entry.flags.contains('D') {
         rules.push(SambaRule::Disabled);
     }
     if entry.flags.contains('L') {
         rules.push(SambaRule::Locked);
-    }
-    if must_change && has_password_age(entry) {
-        rules.push(SambaRule::MustChange);
     }
     rules
 }
@@ -118,7 +120,7 @@ struct Account<'a> {
 impl Account<'_> {
     fn new(name: &str) -> Self {
         Self {
-            entry: Entry::empty(name),
+            entry: Entry::without_password(name, u32::MAX),
             ends: "",
             last_set: "",
             password_ends: "",
@@ -127,19 +129,27 @@ impl Account<'_> {
         }
     }
 
-    fn rules(&self) -> Vec<SambaRule> {
-        let mut rules = rules_of_flags(&self.entry, self.last_set == "0");
+    /// Gives the account the rules that it can keep, and returns the others.
+    fn take_rules(&mut self) -> Vec<SambaRule> {
+        let mut rules = rules_of_flags(&self.entry);
+        self.entry.must_change = self.last_set == "0" && has_password_age(&self.entry);
         if is_end(self.ends) {
             rules.push(SambaRule::Ends(self.ends.to_owned()));
         }
         if is_end(self.password_ends) && has_password_age(&self.entry) {
             rules.push(SambaRule::PasswordEnds(self.password_ends.to_owned()));
         }
-        if !self.workstations.is_empty() {
-            rules.push(SambaRule::Workstations(self.workstations.to_owned()));
+        let names = self.workstations.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let names: Vec<String> = names.map(ToOwned::to_owned).collect();
+        match check_workstations(&names) {
+            Ok(()) => self.entry.workstations = names,
+            Err(_) => rules.push(SambaRule::Workstations(self.workstations.to_owned())),
         }
         if self.hours.contains(|digit| !matches!(digit, 'F' | 'f')) {
-            rules.push(SambaRule::Hours);
+            match LogonHours::from_hex(self.hours, false) {
+                Some(hours) => self.entry.hours = Some(hours),
+                None => rules.push(SambaRule::Hours),
+            }
         }
         rules
     }
@@ -180,21 +190,6 @@ fn field(line: &str) -> Option<(&str, &str)> {
     Some((key.trim(), value.trim()))
 }
 
-impl Entry {
-    fn empty(name: &str) -> Self {
-        Self {
-            name: name.to_string(),
-            uid: u32::MAX,
-            nt_hash: None,
-            flags: "U".to_string(),
-            last_change: None,
-            rid: None,
-            groups: Vec::new(),
-            kerberos: None,
-        }
-    }
-}
-
 impl AccountFile {
     /// Takes over one line of an account.
     fn take_field<'a>(
@@ -229,8 +224,8 @@ impl AccountFile {
     }
 
     /// Adds an account as Samba has it. Machines and the like may have any identifier.
-    fn add_samba(&mut self, account: Account<'_>) -> Result<(), &'static str> {
-        let rules = account.rules();
+    fn add_samba(&mut self, mut account: Account<'_>) -> Result<(), &'static str> {
+        let rules = account.take_rules();
         let entry = account.entry;
         super::check_name(&entry.name)?;
         if self.places.insert(folded(&entry.name), self.lines.len()).is_some() {

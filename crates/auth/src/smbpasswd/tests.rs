@@ -1,6 +1,7 @@
 //! Account files: what is read, kept and written.
 
 use super::*;
+use crate::limits::MAX_FORMER_PASSWORD_COUNT;
 use alloc::format;
 
 const X: &str = NO_HASH;
@@ -22,9 +23,9 @@ fn a_file_comes_back_with_its_comments() {
     assert_eq!(*file.to_text(), text);
     assert_eq!(file.entries().count(), 3);
     let ann = file.account("ANN", "ANY").unwrap();
-    assert_eq!((&*ann.name, ann.is_enabled), ("ann", true));
+    assert_eq!((&*ann.name, ann.rules.is_disabled), ("ann", false));
     assert_eq!(ann.nt_hash, NtHash::from_password("Password"));
-    assert!(!file.account("bob", "").unwrap().is_enabled);
+    assert!(file.account("bob", "").unwrap().rules.is_disabled);
     assert!(file.account("nopw", "").is_none());
     assert!(file.account("carl", "").is_none());
 }
@@ -111,7 +112,7 @@ fn accounts_are_added_changed_and_removed() {
         assert!(file.add(Entry::new(name, 7, hash.clone(), 5)).is_err(), "{name:?}");
     }
     assert!(file.set_enabled("bob", false));
-    assert!(!file.account("bob", "").unwrap().is_enabled);
+    assert!(file.account("bob", "").unwrap().rules.is_disabled);
     assert!(file.set_password("ANN", hash.clone(), None, 6));
     assert!(file.remove("ann") && !file.remove("ann"));
     assert!(file.set_enabled("bob", true));
@@ -123,7 +124,7 @@ fn accounts_are_added_changed_and_removed() {
     let bob = file.membership("BOB").unwrap();
     assert_eq!((bob.rid, &*bob.groups), (Some(1_000), &groups[..]));
     assert_eq!(file.membership("carl").unwrap().rid, Some(1_001));
-    assert!(file.account("bob", "").unwrap().is_enabled);
+    assert!(!file.account("bob", "").unwrap().rules.is_disabled);
     assert_eq!(file.account("carl", "").unwrap().nt_hash, hash);
     assert_eq!(file.to_text().lines().next(), Some("# c"));
 }
@@ -218,7 +219,9 @@ fn the_output_of_pdbedit_keeps_identifiers() {
     ];
     assert_eq!(rids, expected);
     assert_eq!(file.account("ANN", "").unwrap().nt_hash, NtHash::from_password("Password"));
-    assert!(!file.account("bob", "").unwrap().is_enabled && file.account("nopw", "").is_none());
+    assert!(
+        file.account("bob", "").unwrap().rules.is_disabled && file.account("nopw", "").is_none()
+    );
     for bad in [
         account("a:b", &of(1), "Q", HASH),
         account("a", "S-1", "U", HASH),
@@ -292,7 +295,6 @@ fn rules_of_samba_are_found() {
     let never = "Wed, 06 Feb 2036 15:06:39 UTC";
     let past = "Thu, 01 Jan 2026 00:00:00 CET";
     let all = "F".repeat(42);
-    let some = "0".repeat(21) + &"F".repeat(21);
     let rules_of = |flags: &str, ends: &str, set: &str, must: &str, at: &str, hours: &str| {
         let text = format!(
             "---------------\nUnix username:        ann\nAccount Flags:        [{flags}]\n\
@@ -317,13 +319,12 @@ fn rules_of_samba_are_found() {
         // The time `2026-01-01` is not in Samba's format. It counts as the account's end, so that
         // no account stays valid by mistake.
         (rules_of("U", "2026-01-01", set, "never", "", &all), SambaRule::Ends(text("2026-01-01"))),
-        (rules_of("U", never, "0", "0", "", &all), SambaRule::MustChange),
         (rules_of("U", never, set, past, "", &all), SambaRule::PasswordEnds(text(past))),
         (
-            rules_of("U", never, set, "never", "pc7,pc8", &all),
-            SambaRule::Workstations(text("pc7,pc8")),
+            rules_of("U", never, set, "never", "pc7,p c", &all),
+            SambaRule::Workstations(text("pc7,p c")),
         ),
-        (rules_of("U", never, set, "never", "", &some), SambaRule::Hours),
+        (rules_of("U", never, set, "never", "", "00FF"), SambaRule::Hours),
     ] {
         assert_eq!(found, [rule]);
     }
@@ -334,16 +335,111 @@ fn rules_of_samba_are_found() {
     }
     let plain = |time: &str, flags: &str| {
         let text = format!("ann:1000:{X}:{HASH}:[{flags:<11}]:LCT-{time}:\n");
-        AccountFile::parse_samba(&text).unwrap().samba_rules("ann").to_vec()
+        let file = AccountFile::parse_samba(&text).unwrap();
+        (file.samba_rules("ann").to_vec(), file.find("ann").unwrap().must_change)
     };
-    assert_eq!(plain("65A1B2C3", "U"), []);
-    assert_eq!(plain("00000000", "U"), [SambaRule::MustChange]);
-    assert_eq!(plain("00000000", "UX"), []);
-    assert_eq!(plain("65A1B2C3", "UL"), [SambaRule::Locked]);
+    assert_eq!(plain("65A1B2C3", "U"), (Vec::new(), false));
+    assert_eq!(plain("00000000", "U"), (Vec::new(), true));
+    assert_eq!(plain("00000000", "UX"), (Vec::new(), false));
+    assert_eq!(plain("65A1B2C3", "UL"), (Vec::from([SambaRule::Locked]), false));
     // In Samba's files a last change of 0 means "must change the password"; in Frevo's own it means
     // "unknown".
     let own = format!(
         "#!frevo accounts 2 sid={MACHINE}\nann:1000:{X}:{HASH}:[U          ]:LCT-00000000:\n"
     );
-    assert_eq!(AccountFile::parse_samba(&own).unwrap().samba_rules("ann"), []);
+    let own = AccountFile::parse_samba(&own).unwrap();
+    assert!(own.samba_rules("ann").is_empty() && !own.find("ann").unwrap().must_change);
+}
+
+/// An account keeps those of Samba's rules that it can, and follows them here.
+#[test]
+fn rules_of_samba_are_taken_over() {
+    let some = "0".repeat(21) + &"F".repeat(21);
+    let text = |flags: &str| {
+        format!(
+            "---------------\nUnix username:        ann\nAccount Flags:        [{flags}]\n\
+             User SID:             {MACHINE}-1001\nWorkstations:         pc7, pc8\n\
+             Kickoff time:         never\nPassword last set:    0\n\
+             Password must change: 0\nLogon hours         : {some}\nNT hash             : {HASH}\n"
+        )
+    };
+    let file = AccountFile::parse_samba(&text("U")).unwrap();
+    assert!(file.samba_rules("ann").is_empty());
+    let rules = file.account("ann", "").unwrap().rules;
+    assert_eq!(rules.workstations, ["pc7", "pc8"]);
+    assert_eq!(rules.hours, LogonHours::from_hex(&some, false));
+    assert!(rules.must_change && !rules.is_disabled);
+    let file = AccountFile::parse_samba(&text("UX")).unwrap();
+    assert!(!file.find("ann").unwrap().must_change);
+}
+
+/// Rules come back from the file as they were set, and stay when the password changes, but for those
+/// that a new password fulfils.
+#[test]
+fn rules_are_kept_with_their_account() {
+    let mut file = AccountFile::default();
+    let entry = |name, password| Entry::new(name, 7, NtHash::from_password(password), 5);
+    file.add(entry("ann", "one")).unwrap();
+    let plain = file.to_text();
+    let change = RulesChange {
+        expires: Some(Some(1_798_761_600)),
+        must_change: Some(true),
+        hours: Some(Some("mon-fri 07:00-19:00".parse().unwrap())),
+        workstations: Some(Vec::from(["desk".to_owned(), "Lap.office".to_owned()])),
+        password_never_ends: Some(true),
+    };
+    assert_eq!(file.set_rules("ANN", &change), Ok(true));
+    assert_eq!(file.set_rules("bob", &change), Ok(false));
+    let again = AccountFile::parse(&file.to_text()).unwrap();
+    assert_eq!(again.find("ann"), file.find("ann"));
+    let rules = again.account("ann", "").unwrap().rules;
+    assert_eq!((rules.expires, rules.must_change), (Some(1_798_761_600), true));
+    assert_eq!(rules.hours, Some("mon-fri 07:00-19:00".parse().unwrap()));
+    assert_eq!(rules.workstations, ["desk", "Lap.office"]);
+    assert!(again.find("ann").unwrap().password_never_ends());
+    file.put(entry("ann", "two")).unwrap();
+    let rules = file.account("ann", "").unwrap().rules;
+    assert!(!rules.must_change && rules.expires.is_some() && rules.workstations.len() == 2);
+    assert_eq!(file.set_rules("ann", &RulesChange::default()), Ok(true));
+    assert_eq!(file.account("ann", "").unwrap().rules, rules);
+    let back = RulesChange {
+        expires: Some(None),
+        hours: Some(Some("always".parse().unwrap())),
+        workstations: Some(Vec::new()),
+        password_never_ends: Some(false),
+        ..RulesChange::default()
+    };
+    assert_eq!(file.set_rules("ann", &back), Ok(true));
+    file.set_password("ann", NtHash::from_password("one"), None, 5);
+    assert_eq!(*file.to_text(), *plain);
+    for bad in
+        ["EXPIRES-x", "HOURS-L00", "HOURS-00", "WORKSTATIONS-", "WORKSTATIONS-a b", "FORMER-x"]
+    {
+        let line = format!("{}{bad}:\n", line("ann", HASH, "U"));
+        assert!(AccountFile::parse(&line).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn former_passwords_are_kept_in_a_bounded_number() {
+    let mut file = AccountFile::default();
+    let hash = |number: usize| NtHash::from_password(&format!("password {number}"));
+    file.add(Entry::new("ann", 7, hash(0), 5)).unwrap();
+    for number in 1..=MAX_FORMER_PASSWORD_COUNT + 3 {
+        file.keep_former_password("ann", usize::MAX);
+        file.set_password("ann", hash(number), None, 5);
+    }
+    let file = AccountFile::parse(&file.to_text()).unwrap();
+    let ann = file.find("ann").unwrap();
+    assert_eq!(ann.former.len(), MAX_FORMER_PASSWORD_COUNT);
+    let newest = MAX_FORMER_PASSWORD_COUNT + 3;
+    assert!(ann.had_password(&hash(newest), 0) && !ann.had_password(&hash(newest - 1), 0));
+    assert!(ann.had_password(&hash(newest - 2), 2) && !ann.had_password(&hash(newest - 3), 2));
+    assert!(ann.had_password(&hash(3), usize::MAX) && !ann.had_password(&hash(2), usize::MAX));
+    let mut file = file.clone();
+    file.keep_former_password("ann", 0);
+    assert!(file.find("ann").unwrap().former.is_empty());
+    let many = alloc::vec![HASH; MAX_FORMER_PASSWORD_COUNT + 1].join(",");
+    let line = format!("{}FORMER-{many}:\n", line("ann", HASH, "U"));
+    assert!(AccountFile::parse(&line).is_err());
 }

@@ -1,13 +1,16 @@
 //! Passwords, MICs and what else a client proves.
 
 use super::*;
+use crate::smbpasswd::RulesChange;
+use frevo_wire::Status;
 
 #[test]
 fn wrong_password_unknown_user_and_disabled_account() {
     let spn = || target("cifs/files");
     assert_eq!(refused(initiator_as("ann", "wrong", spn()), acceptor()), Reason::WrongPassword);
     assert_eq!(refused(initiator_as("bob", "wrong", spn()), acceptor()), Reason::UnknownUser);
-    assert_eq!(refused(initiator_as("gone", "correct horse", spn()), acceptor()), Reason::Disabled);
+    let disabled = Reason::Rule(AccountFault::Disabled);
+    assert_eq!(refused(initiator_as("gone", "correct horse", spn()), acceptor()), disabled);
     // A client without the right password cannot find out whether the account exists.
     assert_eq!(refused(initiator_as("gone", "wrong", spn()), acceptor()), Reason::WrongPassword);
 }
@@ -222,5 +225,49 @@ fn no_field_reveals_that_a_password_is_right() {
             message[52] = keys;
             message.extend([0; 64]);
         });
+    }
+}
+
+/// The rules for an account are told to who has proved its password and everything else, and to nobody
+/// else. `NOW` is a Wednesday, 21:20 UTC.
+#[test]
+fn the_rules_for_an_account_are_told_last() {
+    const NOW_UNIX: u64 = 1_705_526_400;
+    let end = |end| RulesChange { expires: Some(Some(end)), ..RulesChange::default() };
+    let hours = |words: &str| RulesChange {
+        hours: Some(Some(words.parse().unwrap())),
+        ..RulesChange::default()
+    };
+    let from = |name: &str| RulesChange {
+        workstations: Some(vec![name.to_string()]),
+        ..RulesChange::default()
+    };
+    let must = RulesChange { must_change: Some(true), ..RulesChange::default() };
+    let status = |rules: &RulesChange, password: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut accounts = accounts();
+        accounts.set_rules("ann", rules).unwrap();
+        let (mut server, message) = authenticate_with(password, change);
+        match server.step(&message, NOW, &accounts) {
+            Ok(_) => Status::SUCCESS,
+            Err(refusal) => {
+                assert!(refusal.reason.is_of_proof(), "{}", refusal.reason);
+                refusal.status()
+            }
+        }
+    };
+    for (rules, expected) in [
+        (end(NOW_UNIX), Status::ACCOUNT_EXPIRED),
+        (end(NOW_UNIX + 1), Status::SUCCESS),
+        (must, Status::PASSWORD_MUST_CHANGE),
+        (hours("wed 08:00-21:00 UTC"), Status::INVALID_LOGON_HOURS),
+        (hours("wed 21:00-22:00 UTC"), Status::SUCCESS),
+        (from("DESKTOP"), Status::INVALID_WORKSTATION),
+        (from("laptop"), Status::SUCCESS),
+    ] {
+        assert_eq!(status(&rules, "correct horse", &|_| ()), expected);
+        assert_eq!(status(&rules, "wrong", &|_| ()), Status::LOGON_FAILURE);
+        // A message whose MIC is wrong is refused for that, though the password is right.
+        let forged = |message: &mut Vec<u8>| message[72] ^= 1;
+        assert_eq!(status(&rules, "correct horse", &forged), Status::LOGON_FAILURE);
     }
 }

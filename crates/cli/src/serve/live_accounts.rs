@@ -2,12 +2,27 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
-use frevo_auth::{Account, AccountFile, Accounts, Membership, NotChanged, NtHash};
+use frevo_auth::{Account, AccountFile, AccountRules, Accounts, Membership, NotChanged, NtHash};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use crate::{accounts, passwords, secret_file};
+use crate::account_changes::set_password;
+use crate::password_rules::PasswordRules;
+use crate::{accounts, secret_file};
 use frevo_wire::fscc::fold_name;
+
+/// The zone of the server's clock. It is read once, since a confined server cannot read it again.
+static ZONE: OnceLock<TimeZone> = OnceLock::new();
+
+/// Tells the hours of the server's clock by how much it is ahead of UTC now.
+fn by_the_clock(mut rules: AccountRules) -> AccountRules {
+    if let Some(hours) = rules.hours.as_mut().filter(|hours| hours.is_local) {
+        hours.ahead = ZONE.get_or_init(TimeZone::system).to_offset(Timestamp::now()).seconds();
+    }
+    rules
+}
 
 /// The accounts as they are now, and the file that keeps them.
 pub(super) struct LiveAccounts {
@@ -18,6 +33,7 @@ pub(super) struct LiveAccounts {
     given: Vec<String>,
     /// The realm of the users' Kerberos keys.
     realm: String,
+    rules: PasswordRules,
 }
 
 impl LiveAccounts {
@@ -26,8 +42,22 @@ impl LiveAccounts {
         path: Option<PathBuf>,
         given: Vec<String>,
         realm: String,
+        rules: PasswordRules,
     ) -> Self {
-        Self { now: RwLock::new(now), path, given, realm }
+        ZONE.get_or_init(TimeZone::system);
+        Self { now: RwLock::new(now), path, given, realm, rules }
+    }
+
+    /// True for a user whose password is kept elsewhere.
+    fn is_given(&self, user: &str) -> bool {
+        self.given.iter().any(|name| fold_name(name) == fold_name(user))
+    }
+
+    /// Returns the rules for an account of `now`, as they are at this moment.
+    fn rules_of(&self, now: &AccountFile, name: &str, rules: AccountRules) -> AccountRules {
+        let entry = now.find(name).filter(|_| !self.is_given(name));
+        let password_ends = entry.and_then(|entry| self.rules.end(entry));
+        AccountRules { password_ends, ..by_the_clock(rules) }
     }
 
     fn look<T>(&self, look: impl FnOnce(&AccountFile) -> T) -> T {
@@ -37,11 +67,17 @@ impl LiveAccounts {
 
 impl Accounts for LiveAccounts {
     fn account(&self, user: &str, domain: &str) -> Option<Account> {
-        self.look(|now| now.account(user, domain))
+        self.look(|now| {
+            let account = now.account(user, domain)?;
+            Some(Account { rules: self.rules_of(now, &account.name, account.rules), ..account })
+        })
     }
 
     fn membership(&self, user: &str) -> Option<Membership> {
-        self.look(|now| now.membership(user))
+        self.look(|now| {
+            let known = now.membership(user)?;
+            Some(Membership { rules: self.rules_of(now, &known.name, known.rules), ..known })
+        })
     }
 
     fn memberships(&self, limit: usize) -> Vec<Membership> {
@@ -53,12 +89,8 @@ impl Accounts for LiveAccounts {
     }
 
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
-        let is_given = self.given.iter().any(|name| fold_name(name) == fold_name(user));
+        let is_given = self.is_given(user);
         let path = self.path.as_ref().filter(|_| !is_given).ok_or(NotChanged::NotKept)?;
-        passwords::check_new(new).map_err(NotChanged::Unusable)?;
-        let keys = accounts::kerberos_keys(user, new, &self.realm);
-        let hash = NtHash::from_password(new);
-        let now = accounts::now();
         let failed = |failure: crate::exit::Failure| NotChanged::Failed(failure.to_string());
         let _lock = secret_file::lock(path).map_err(failed)?;
         let mut file = accounts::read(path).map_err(failed)?;
@@ -67,11 +99,12 @@ impl Accounts for LiveAccounts {
         if file.find(user).is_none_or(|entry| entry.nt_hash.as_ref() != Some(old)) {
             return Err(NotChanged::Outdated);
         }
-        file.set_password(user, hash.clone(), Some(keys.clone()), now);
+        set_password(&mut file, user, new, &self.realm, &self.rules)
+            .map_err(NotChanged::Unusable)?;
         secret_file::replace(path, &file.to_text()).map_err(failed)?;
+        let Some(entry) = file.find(user).cloned() else { return Err(NotChanged::Outdated) };
         let mut current = self.now.write().unwrap_or_else(PoisonError::into_inner);
-        current.set_password(user, hash, Some(keys), now);
-        Ok(())
+        current.put(entry).map_err(|why| NotChanged::Failed(String::from(why)))
     }
 }
 
@@ -95,7 +128,8 @@ mod tests {
         }
         secret_file::replace(&path, &file.to_text()).unwrap();
         let given = vec![String::from("Bob")];
-        let live = LiveAccounts::new(file, Some(path.clone()), given, String::from("BOX"));
+        let rules = PasswordRules::default();
+        let live = LiveAccounts::new(file, Some(path.clone()), given, String::from("BOX"), rules);
         let (old, new) = (NtHash::from_password("old"), NtHash::from_password("new"));
         assert_eq!(live.change_password("bob", &old, "new"), Err(NotChanged::NotKept));
         assert_eq!(live.change_password("ann", &new, "new"), Err(NotChanged::Outdated));

@@ -20,6 +20,7 @@ use crate::configured::folder;
 use crate::configured::identities::{Identities, identities};
 use crate::exit::{Done, Exit, Failure};
 use crate::keytab::{self, Keys};
+use crate::password_rules::PasswordRules;
 use crate::share_guards::ShareGuards;
 use crate::{accounts, administrators, config_checks, configured, machine_sid, state};
 
@@ -124,6 +125,7 @@ impl Loaded {
             self.plan.has_state.then(|| state::users_file_of(config)),
             configured.chain(run_user).collect(),
             accounts::realm(Some(config)),
+            PasswordRules::of(Some(config)),
         );
         Arc::new(Mapped::new(live, self.logon.user_map.clone()))
     }

@@ -231,6 +231,13 @@ fn users_change_in_the_file_of_the_command() {
     let grouped = change(json!({ "act": "groups", "name": "bob", "groups": ["a,b"] }));
     assert_eq!((grouped.status, &grouped.body["field"]), (400, &json!("groups")));
     assert_eq!(change(json!({ "act": "disable", "name": "ann" })).status, 200);
+    let rules = |hours: &str| {
+        let rules = json!({ "act": "rules", "name": "ann", "expires": "2030-12-31T18:00:00Z",
+            "must_change": true, "hours": hours, "workstations": ["desk"] });
+        change(rules)
+    };
+    assert_eq!(rules("mon-fri 07:00-19:00").status, 200);
+    assert_eq!(rules("7-19").body["field"], "hours");
     let listed = |name: &str| {
         let said = desk.run_with(&["user", "show", name, "--json"], "");
         serde_json::from_str::<Value>(said.succeeds()).unwrap()
@@ -239,6 +246,7 @@ fn users_change_in_the_file_of_the_command() {
         (&listed("bob")["groups"], &listed("ann")["state"]),
         (&json!(["staff"]), &json!("disabled"))
     );
+    assert_eq!(listed("ann")["expires"], "2030-12-31T18:00:00Z");
     // The running server has them: bob connects with the password.
     let url = format!("smb://bob@127.0.0.1:{}/data", desk.smb);
     let mut ls = desk.place.command(&["ls", &url]);

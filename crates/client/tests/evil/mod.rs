@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_auth::acceptor::Step;
-use frevo_auth::{Acceptor, AcceptorConfig, Account, Accounts, NtHash};
+use frevo_auth::{Acceptor, AcceptorConfig, Account, AccountRules, Accounts, NtHash};
 use frevo_crypto::{Cipher, OpeningKey, SealingKey, Sender, SigningAlgorithm, SigningKey};
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
@@ -162,7 +162,7 @@ impl Accounts for Users {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
         Some(Account {
             nt_hash: NtHash::from_password("secret"),
-            is_enabled: true,
+            rules: AccountRules::default(),
             name: user.to_lowercase(),
         })
     }

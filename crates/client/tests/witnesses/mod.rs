@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use frevo_auth::acceptor::Step;
-use frevo_auth::{Acceptor, AcceptorConfig, Account, Accounts, NtHash};
+use frevo_auth::{Acceptor, AcceptorConfig, Account, AccountRules, Accounts, NtHash};
 use frevo_client::internal::{Dial, Dialing, Resolving};
 use frevo_client::{Client, Credentials, Error, Options, ServerName, Share};
 use frevo_net::memory;
@@ -359,7 +359,7 @@ impl Accounts for Cluster {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
         Some(Account {
             nt_hash: NtHash::from_password(&self.password.lock()),
-            is_enabled: true,
+            rules: AccountRules::default(),
             name: user.to_lowercase(),
         })
     }

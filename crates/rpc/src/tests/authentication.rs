@@ -28,7 +28,7 @@ impl Accounts for Ann {
         (user == "ann").then(|| frevo_auth::Account {
             name: String::from("ann"),
             nt_hash,
-            is_enabled: true,
+            rules: frevo_auth::AccountRules::default(),
         })
     }
 }

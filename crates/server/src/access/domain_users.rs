@@ -17,38 +17,43 @@ use crate::base::host::HostUser;
 /// all others are refused. Otherwise the users of a domain, whose SIDs the PAC tells, are
 /// `DOMAIN\user`.
 ///
+/// `now` is the time in seconds from 1970.
+///
 /// # Errors
-/// The reason of a refusal, with what to do, for the log.
+/// The reason of a refusal; its text says what to do.
 pub(crate) fn known(
     realms: &[String],
     accounts: &dyn Accounts,
     user: &Arc<DomainUser>,
-) -> Result<(String, Arc<DomainUser>), String> {
+    now: u64,
+) -> Result<(String, Arc<DomainUser>), Reason> {
     let principal = &user.principal;
     if realms.is_empty() {
         let pac = user.pac.as_ref().ok_or_else(|| {
-            format!("the ticket of {principal} has no PAC; name the realm in realms of [kerberos]")
+            Reason::NoAccount(format!(
+                "the ticket of {principal} has no PAC; name the realm in realms of [kerberos]"
+            ))
         })?;
         return Ok((name(pac), Arc::clone(user)));
     }
     if !realms.contains(&principal.realm) {
-        return Err(format!(
+        return Err(Reason::NoAccount(format!(
             "{principal} is of a realm whose users are no accounts here; realms of [kerberos] has \
              {}",
             realms.join(", ")
-        ));
+        )));
     }
     let [name] = principal.components.as_slice() else {
-        return Err(format!("{principal} is a service or an instance, and no user"));
+        let why = format!("{principal} is a service or an instance, and no user");
+        return Err(Reason::NoAccount(why));
     };
     // MS-KILE 3.1.5.7: names are compared without regard to case, because domain controllers return
     // the name as the client wrote it.
     let account = accounts.membership(name).ok_or_else(|| {
-        format!("there is no account for {principal}; add it: frevo user add {name}")
+        let why = format!("there is no account for {principal}; add it: frevo user add {name}");
+        Reason::NoAccount(why)
     })?;
-    if !account.is_enabled {
-        return Err(String::from("the account is disabled"));
-    }
+    account.rules.check_ticket(now).map_err(Reason::Rule)?;
     // The configured account defines the user's groups, so the SIDs of the PAC are dropped.
     Ok((account.name, Arc::new(DomainUser { pac: None, ..DomainUser::clone(user) })))
 }

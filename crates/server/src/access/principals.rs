@@ -327,7 +327,7 @@ impl Principals<'_> {
     /// True for a user that may log on.
     pub fn is_enabled(&self, user: &Sid) -> bool {
         let all = self.all();
-        all.iter().any(|of| self.user_sid(&of.name, Some(of)) == *user && of.is_enabled)
+        all.iter().any(|of| self.user_sid(&of.name, Some(of)) == *user && !of.rules.is_disabled)
     }
 
     fn user(&self, membership: &Membership) -> Principal {
@@ -447,7 +447,6 @@ mod tests {
             let of = |at: usize| Membership {
                 name: at.to_string(),
                 rid: rid(at),
-                is_enabled: true,
                 ..Membership::default()
             };
             (0..self.0.min(limit)).map(of).collect()

@@ -78,7 +78,7 @@ pub(crate) async fn handle(
                 }
                 Err(Status::USER_SESSION_DELETED.into())
             }
-            Some(host) => {
+            Ok(host) => {
                 // The account that has logged on is charged from here on.
                 drop(authentication.charge.take());
                 let client = Authenticated { done: &done, host, accounts: &accounts };
@@ -89,9 +89,9 @@ pub(crate) async fn handle(
                 }
                 Ok(finished)
             }
-            None => {
+            Err(status) => {
                 abandon(rq, connection, &session, authentication.purpose);
-                Err(Status::LOGON_FAILURE.into())
+                Err(status.into())
             }
         },
         Err(refusal) => {
@@ -156,20 +156,27 @@ fn refused(rq: &Request<'_>, refusal: &frevo_auth::Refusal) {
 }
 
 /// Looks up the host's user of an account that has logged on, and gives a user of a KDC the name of
-/// its account. None when the throttle or the account refuses the logon. None also when the SIDs of
-/// the host's user count and the host does not answer: access lists that deny something to these
-/// SIDs would have no effect.
-async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Option<OnHost> {
+/// its account.
+///
+/// # Errors
+/// The status of a logon that the throttle or the account refuses, and of one when the SIDs of the
+/// host's user count and the host does not answer: access lists that deny something to these SIDs
+/// would have no effect.
+async fn admit(
+    rq: &Request<'_>,
+    connection: &Connection,
+    done: &mut Done,
+) -> Result<OnHost, Status> {
     if let Err(refusal) = logon::name_user(rq.server(), done) {
         refused(rq, &refusal);
-        return None;
+        return Err(refusal.status());
     }
     let user = &*done.identity.user;
     // Only a password can be guessed. An anonymous logon must not be remembered as a success, and
     // an attacker's wrong passwords must not lock out the owner's Kerberos tickets.
     let may_be_guess = !user.is_empty() && done.identity.kerberos.is_none();
     if may_be_guess && !heed(rq, connection, user, true).await {
-        return None;
+        return Err(Status::LOGON_FAILURE);
     }
     let host = match logon::mapped(rq.server(), done) {
         Some(host) => host,
@@ -184,7 +191,7 @@ async fn admit(rq: &Request<'_>, connection: &Connection, done: &mut Done) -> Op
                  which access lists may name");
         });
     }
-    (!is_refused).then_some(host)
+    if is_refused { Err(Status::LOGON_FAILURE) } else { Ok(host) }
 }
 
 /// Waits as long as the throttle says; false when the outcome does not count. The wait

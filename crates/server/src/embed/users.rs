@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use frevo_auth::{Account, Accounts, Membership, NtHash};
+use frevo_auth::{Account, AccountRules, Accounts, Membership, NtHash};
 use frevo_wire::fscc::fold_name;
 
 /// A fixed list of users with their passwords, for programs without accounts of their own.
@@ -22,7 +22,7 @@ impl UserList {
     pub fn user(mut self, name: &str, password: &str) -> Self {
         let name = fold_name(name);
         let nt_hash = NtHash::from_password(password);
-        self.0.insert(name.clone(), Account { name, nt_hash, is_enabled: true });
+        self.0.insert(name.clone(), Account { name, nt_hash, rules: AccountRules::default() });
         self
     }
 
@@ -30,7 +30,7 @@ impl UserList {
     #[must_use]
     pub fn disable(mut self, name: &str) -> Self {
         if let Some(account) = self.0.get_mut(&fold_name(name)) {
-            account.is_enabled = false;
+            account.rules.is_disabled = true;
         }
         self
     }
@@ -55,11 +55,7 @@ impl Accounts for UserList {
 }
 
 fn membership(account: &Account) -> Membership {
-    Membership {
-        name: account.name.clone(),
-        is_enabled: account.is_enabled,
-        ..Membership::default()
-    }
+    Membership { name: account.name.clone(), rules: account.rules.clone(), ..Membership::default() }
 }
 
 #[cfg(test)]
@@ -70,9 +66,9 @@ mod tests {
     fn names_ignore_case_and_disabled_users_stay_known() {
         let users = UserList::new().user("Ann", "secret").user("bob", "x").disable("BOB");
         let ann = users.account("ANN", "anywhere").unwrap();
-        assert_eq!((ann.name.as_str(), ann.is_enabled), ("ann", true));
+        assert_eq!((ann.name.as_str(), ann.rules.is_disabled), ("ann", false));
         assert_eq!(ann.nt_hash, NtHash::from_password("secret"));
-        assert!(!users.account("bob", "").unwrap().is_enabled);
+        assert!(users.account("bob", "").unwrap().rules.is_disabled);
         assert!(users.account("carl", "").is_none());
         // In Unicode, ſ folds to s and the Kelvin sign to k. Windows takes them as different
         // letters, and so must this server.
@@ -82,6 +78,6 @@ mod tests {
             assert!(users.account(other, "").is_none(), "{other}");
         }
         assert_eq!(users.memberships(1).len(), 1);
-        assert!(!users.membership("bob").unwrap().is_enabled);
+        assert!(users.membership("bob").unwrap().rules.is_disabled);
     }
 }

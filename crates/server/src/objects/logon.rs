@@ -22,14 +22,15 @@ use crate::objects::server::ServerState;
 pub(crate) fn name_user(server: &ServerState, done: &mut Done) -> Result<(), Refusal> {
     if let Some(by_kdc) = &done.identity.kerberos {
         let (settings, accounts) = (server.settings(), server.accounts());
-        match domain_users::known(&settings.realms, &*accounts, by_kdc) {
+        let now = server.unix_seconds();
+        match domain_users::known(&settings.realms, &*accounts, by_kdc, now) {
             Ok((name, user)) => {
                 done.identity.user = name;
                 done.identity.kerberos = Some(user);
             }
-            Err(why) => {
+            Err(reason) => {
                 let (user, domain) = (done.identity.user.clone(), done.identity.domain.clone());
-                return Err(Refusal { user, domain, ..Refusal::new(Reason::NoAccount(why)) });
+                return Err(Refusal { user, domain, ..Refusal::new(reason) });
             }
         }
     }

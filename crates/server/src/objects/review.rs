@@ -18,7 +18,8 @@ use crate::objects::tree_connect::TreeConnect;
 use crate::shares::share::{Share, Shares};
 
 /// The reason for which a reload ends a session.
-const ACCOUNT_CHANGED: &str = "the account was removed, disabled or got another password";
+const ACCOUNT_CHANGED: &str =
+    "the account was removed or disabled, has ended or got another password";
 
 /// The number of objects that a reload ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -76,11 +77,18 @@ impl ServerState {
         reviewed
     }
 
-    /// True for an account that exists, is enabled and has the password that it had.
+    /// True for an account that exists, is enabled, has not ended and has the password that it had.
+    /// Hours of the week count for logons alone.
     pub(crate) fn may_stay(&self, identity: &Identity, before: &SharedAccounts) -> bool {
         let (accounts, name) = (self.accounts(), &*identity.user);
-        accounts.membership(name).is_some_and(|known| known.is_enabled)
+        let now = self.unix_seconds();
+        accounts.membership(name).is_some_and(|known| !known.rules.is_over(now))
             && accounts.password_hash(name) == before.password_hash(name)
+    }
+
+    /// Returns the time in seconds from 1970.
+    pub(crate) fn unix_seconds(&self) -> u64 {
+        u64::try_from(self.ambient.now().to_unix().0).unwrap_or(0)
     }
 
     /// Gives a session the present groups of its user, and the rights of an administrator or of

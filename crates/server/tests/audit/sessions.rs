@@ -76,7 +76,7 @@ fn each_end_of_a_session_has_its_reason() {
             ("ann", "the client logged on again in its place"),
             ("ann", "a logon in it failed"),
             ("ann", "it was idle for too long"),
-            ("ann", "the account was removed, disabled or got another password"),
+            ("ann", "the account was removed or disabled, has ended or got another password"),
         ]
     );
 }

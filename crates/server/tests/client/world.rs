@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use frevo_auth::{Account, Accounts, NtHash};
+use frevo_auth::{Account, AccountRules, Accounts, NtHash};
 use frevo_net::memory::{self, MemoryStream};
 use frevo_net::transport::Stream;
 use frevo_posix::{PosixOptions, PosixVfs};
@@ -48,7 +48,7 @@ impl Accounts for Users {
         let name = user.to_lowercase();
         matches!(&*name, "ann" | "bob" | "carol").then(|| Account {
             nt_hash: NtHash::from_password(&password(&name)),
-            is_enabled: name != "carol",
+            rules: AccountRules::enabled(name != "carol"),
             name,
         })
     }

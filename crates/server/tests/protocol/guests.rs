@@ -9,7 +9,7 @@ use crate::client::logon::Exchange;
 use crate::client::world::{in_own_world, password, serving};
 use crate::client::*;
 use crate::sessions::become_nobody;
-use frevo_auth::{Account, Accounts, Membership, NtHash};
+use frevo_auth::{Account, AccountRules, Accounts, Membership, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::ambient::Host;
 use frevo_server::internal::limits::GUEST_SESSIONS;
@@ -36,14 +36,14 @@ impl Accounts for Users {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
         let name = user.to_lowercase();
         let nt_hash = NtHash::from_password(&password(&name));
-        let is_enabled = name == "ann";
-        matches!(&*name, "ann" | "carol").then(|| Account { name, nt_hash, is_enabled })
+        let rules = AccountRules::enabled(name == "ann");
+        matches!(&*name, "ann" | "carol").then(|| Account { name, nt_hash, rules })
     }
 
     fn membership(&self, user: &str) -> Option<Membership> {
         let name = user.to_lowercase();
-        let is_enabled = name != "carol";
-        let known = Membership { name: name.clone(), is_enabled, ..Membership::default() };
+        let rules = AccountRules::enabled(name != "carol");
+        let known = Membership { name: name.clone(), rules, ..Membership::default() };
         matches!(&*name, "ann" | "carol" | "dora").then_some(known)
     }
 }

@@ -258,7 +258,7 @@ impl Accounts for Changing {
     fn membership(&self, user: &str) -> Option<Membership> {
         let is_member = self.0.load(Ordering::Relaxed);
         let groups = if is_member { vec![String::from("staff")] } else { Vec::new() };
-        Some(Membership { name: user.to_owned(), rid: None, groups, is_enabled: true })
+        Some(Membership { name: user.to_owned(), groups, ..Membership::default() })
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use frevo_auth::{Account, Accounts, NtHash};
+use frevo_auth::{Account, AccountRules, Accounts, NtHash};
 use frevo_posix::{PosixOptions, PosixVfs, Said, UnixUser, credentials};
 use frevo_server::ambient::{Ambient, Host, HostUser};
 use frevo_server::share::{RunAs, Share};
@@ -43,7 +43,7 @@ impl Accounts for Crowd {
     fn account(&self, user: &str, _domain: &str) -> Option<Account> {
         number(user)?;
         let nt_hash = NtHash::from_password(&password(user));
-        Some(Account { nt_hash, is_enabled: true, name: user.to_owned() })
+        Some(Account { nt_hash, rules: AccountRules::default(), name: user.to_owned() })
     }
 }
 

@@ -81,11 +81,15 @@ fn a6_nothing_is_taken_over_before_the_logon_succeeds() {
         old.assert_untouched().await;
         drop(peer);
         old.assert_untouched().await;
-        for (user, password) in [("ann", "wrong"), ("ann", ""), ("carol", "carol's password")] {
+        for (user, password, status) in [
+            ("ann", "wrong", Status::LOGON_FAILURE),
+            ("ann", "", Status::LOGON_FAILURE),
+            ("carol", "carol's password", Status::ACCOUNT_DISABLED),
+        ] {
             let mut peer = connected(world).await;
             let setup = Setup { password: password.into(), ..taking(user, old.id()) };
             let refused = peer.try_log_on(setup).await.err().expect("refused");
-            refused.expect(Status::LOGON_FAILURE);
+            refused.expect(status);
             old.assert_untouched().await;
         }
         for token in [&b""[..], b"NTLMSSP\0", &[0x60; 40]] {

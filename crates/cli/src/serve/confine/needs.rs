@@ -122,6 +122,7 @@ fn files(config: &Config, arguments: &Serve, has_state: bool) -> Vec<PathBuf> {
     files.extend(arguments.password_file.clone());
     files.extend(config.users.iter().map(|user| user.password_file.clone()));
     files.extend(config.server.user_map_file.clone());
+    files.extend(config.passwords.common.clone());
     files.extend(keytab::path(config).map(Path::to_owned));
     files.extend(quic::Files::of(config).into_iter().flat_map(quic::Files::all));
     if has_state {

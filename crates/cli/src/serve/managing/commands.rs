@@ -27,6 +27,19 @@ pub(super) fn of_user(change: &UserChange, place: &str) -> String {
         UserChange::Add { .. } => of("add"),
         UserChange::Password { .. } => of("passwd"),
         UserChange::Groups { groups: named, .. } => groups(named),
+        UserChange::Rules { expires, must_change, hours, workstations, .. } => {
+            let must_change = if *must_change { "yes" } else { "no" };
+            let computers = match &*workstations.join(",") {
+                "" => String::from("any"),
+                names => quoted(names),
+            };
+            format!(
+                "frevo user set {name} --expires {} --must-change={must_change} --hours {} --workstations \
+                 {computers}{place}",
+                quoted(expires),
+                quoted(hours),
+            )
+        }
         UserChange::Enable { .. } => of("enable"),
         UserChange::Disable { .. } => of("disable"),
         UserChange::Remove { .. } => of("rm"),
@@ -87,6 +100,15 @@ mod tests {
         );
         let password = json!({ "act": "password", "name": "ann", "password": "secret" });
         assert_eq!(user(password), "frevo user passwd ann -c /etc/frevo/frevo.toml");
+        let rules = json!({
+            "act": "rules", "name": "ann", "expires": "never", "must_change": false,
+            "hours": "mon-fri 07:00-19:00", "workstations": ["desk", "lap"],
+        });
+        assert_eq!(
+            user(rules),
+            "frevo user set ann --expires never --must-change=no --hours 'mon-fri 07:00-19:00' \
+             --workstations desk,lap -c /etc/frevo/frevo.toml"
+        );
         let share = |value: Value| {
             of_section(Kind::Share, &serde_json::from_value(value).unwrap(), "", "frevo reload")
         };
