@@ -128,6 +128,7 @@ mod tests {
                 "[share.snapshots]",
                 "[share.brake]",
                 "[share.worm]",
+                "[share.home]",
                 "[share.scan]",
                 "[[namespace.link]]",
             ]

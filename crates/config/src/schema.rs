@@ -15,6 +15,7 @@ use super::brake::BrakeSection;
 use super::cluster::ClusterSection;
 use super::fault::Fault;
 use super::guests;
+use super::home::HomeSection;
 use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
@@ -462,6 +463,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[share.brake]", keys_of::<BrakeSection>()),
         ("[share.scan]", keys_of::<ScanSection>()),
         ("[share.worm]", keys_of::<WormSection>()),
+        ("[share.home]", keys_of::<HomeSection>()),
         ("[[namespace]]", keys_of::<NamespaceSection>()),
         ("[[namespace.link]]", keys_of::<LinkSection>()),
         ("[[site]]", keys_of::<SiteSection>()),

@@ -12,6 +12,7 @@ use super::brake::BrakeSection;
 use super::cluster_words::{ClusterAddress, ClusterWord};
 use super::fault::Fault;
 use super::guests::GuestKeys;
+use super::home::HomeSection;
 use super::keep_deleted::KeptDays;
 use super::names::{ShareName, Who};
 use super::parsed;
@@ -216,6 +217,9 @@ pub struct ShareSection {
     /// Files do not change any more once they stayed unchanged for a time.
     #[serde(default)]
     pub worm: Option<WormSection>,
+    /// Homes are made when they are first looked for.
+    #[serde(default)]
+    pub home: Option<HomeSection>,
     /// Files are scanned for viruses.
     #[serde(default)]
     pub scan: Option<ScanSection>,
@@ -363,7 +367,7 @@ impl ShareSection {
             map_hidden map_readonly dos_filemode dos_attributes hide_dot_files follow_symlinks samba_links snapshots
             host_changes nt_acls streams time_machine time_machine_max_size max_file_size
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
-            veto off_core posix_locks audit max_connections recycle brake worm scan keep_deleted cluster
+            veto off_core posix_locks audit max_connections recycle brake worm home scan keep_deleted cluster
             group addresses fence weight beneath bins guarded;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
@@ -391,6 +395,21 @@ impl ShareSection {
         faults.extend(Self::faults_of_worm(shares, text));
         faults.extend(Self::faults_of_scans(shares, text));
         faults
+    }
+
+    /// The reason for which homes cannot be made.
+    fn home_fault(&self) -> Option<&'static str> {
+        let home = self.home.as_ref()?;
+        if self.user_part().is_none_or(|(_, part)| part.as_os_str() != USER) {
+            return Some("home needs a path that ends with /{user}");
+        }
+        if self.read_only {
+            return Some(
+                "home and read_only cannot be used together: the server could make no homes",
+            );
+        }
+        let is_relative = home.skeleton.as_ref().is_some_and(|folder| !folder.is_absolute());
+        is_relative.then_some("skeleton of home is not absolute: begin the path with /")
     }
 
     /// Faults of the share's name, path and limits.
@@ -424,6 +443,9 @@ impl ShareSection {
         }
         if name.as_str() == USER && self.user_part().is_none() {
             let what = "a share that is called {user} needs {user} in its path";
+            faults.push(Fault::at(text, &self.path.span(), what));
+        }
+        if let Some(what) = self.home_fault() {
             faults.push(Fault::at(text, &self.path.span(), what));
         }
         if self.continuous && self.user_part().is_some() {

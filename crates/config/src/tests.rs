@@ -234,6 +234,11 @@ pub(super) const EVERY_KEY: &str = r#"
         brake = { action = "hold", files_per_minute = 40, files_per_hour = 200, renames_per_minute = 100, deletions_per_minute = 2000, slow_to = 1, lasts = "1 hour", except = ["backup"], except_paths = ["/vm"] }
 
         [[share]]
+        name = "homes"
+        path = "/srv/homes/{user}"
+        home = { mode = "0700", skeleton = "/etc/skel" }
+
+        [[share]]
         name = "inbox"
         path = "/srv/inbox"
         scan = { service = "clamd:/run/clamav/clamd.ctl", when = ["open", "close"], found = "quarantine", quarantine = "/var/lib/quarantine", suffix = ".infected", max_size = "100M", timeout_seconds = 30, unscanned = "deny", at_once = 4, exclude = ["*.iso"] }

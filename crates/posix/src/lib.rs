@@ -28,6 +28,7 @@ mod errno;
 mod extents;
 mod facts;
 mod fold;
+mod homes;
 mod host;
 pub mod inherited;
 mod kept_folders;
@@ -63,6 +64,7 @@ mod xattr;
 
 pub use errno::fault_of;
 #[doc(hidden)]
+pub use homes::{HomeOwner, NewHome, make_home};
 pub use host::attempt_watch;
 pub use mounts::{is_automounted, keep_list as keep_mount_list, kind_at as mount_kind};
 pub use options::{

@@ -6,6 +6,15 @@ use std::time::Duration;
 /// file systems take less (NAME_MAX), and refuse a longer name themselves.
 pub const COMPONENT_BYTES: usize = 765;
 
+/// Files and folders of the skeleton of homes.
+pub const HOME_ENTRIES: usize = if cfg!(test) { 64 } else { 1_000 };
+
+/// Bytes of the files of that skeleton together.
+pub const HOME_BYTES: u64 = if cfg!(test) { 65_536 } else { 64 << 20 };
+
+/// Folders of that skeleton that lie in one another.
+pub(crate) const HOME_DEPTH: usize = 8;
+
 /// Bytes in the name of an extended attribute (XATTR_NAME_MAX).
 pub const XATTR_NAME_BYTES: usize = 255;
 

@@ -5,8 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use frevo_config::{NtAclsChoice, ShareSection, StreamsChoice, USER, nearest};
-use frevo_posix::{Case, ModeAttributes, NtAcls, PosixOptions, PosixVfs, Streams};
+use frevo_config::{
+    HomeSection, NtAclsChoice, RunAsChoice, ShareSection, StreamsChoice, USER, nearest,
+};
+use frevo_posix::{
+    Case, HomeOwner, ModeAttributes, NewHome, NtAcls, PosixOptions, PosixVfs, Streams,
+};
 use frevo_server::folders::ShareFolder;
 use frevo_server::share::UserFolders;
 use frevo_store::Vfs;
@@ -100,9 +104,13 @@ pub(crate) fn is_same(one: &ShareSection, other: &ShareSection) -> bool {
 pub(crate) fn of_users(section: &ShareSection) -> Option<UserFolders> {
     let (folder, part) = section.user_part()?;
     let options = posix_options(section);
+    let homes = section.home.clone().map(|home| Homes::of(section, home));
     let open = move |account: &str| -> Option<Arc<dyn Vfs>> {
         let part = PathBuf::from(part.to_str()?.replace(USER, account));
         let path = folder.join(&part);
+        if let Some(homes) = &homes {
+            homes.make(&folder, account);
+        }
         let (folder, options) = (folder.clone(), options.clone());
         let opener = move || PosixVfs::open_part(&folder, &part, options.clone());
         match ShareFolder::open(&path, Box::new(opener)) {
@@ -115,6 +123,67 @@ pub(crate) fn of_users(section: &ShareSection) -> Option<UserFolders> {
         }
     };
     Some(UserFolders::new(Arc::new(open)))
+}
+
+/// The homes that a share has made.
+struct Homes {
+    home: HomeSection,
+    owner: OwnerOfHomes,
+}
+
+/// The owner of homes: the user as which their files are used.
+enum OwnerOfHomes {
+    /// The user of this process.
+    Server,
+    /// The user of the host of the account's name.
+    Account,
+    /// One user of the host.
+    One(String),
+}
+
+impl Homes {
+    fn of(section: &ShareSection, home: HomeSection) -> Self {
+        let owner = match &section.force_user {
+            Some(name) => OwnerOfHomes::One(name.get_ref().clone()),
+            None if section.run_as == Some(RunAsChoice::User) => OwnerOfHomes::Account,
+            None => OwnerOfHomes::Server,
+        };
+        Self { home, owner }
+    }
+
+    /// Makes the home of an account, if there is none. The log tells of it, and of a failure.
+    fn make(&self, folder: &Path, account: &str) {
+        if folder.join(account).symlink_metadata().is_ok() {
+            return;
+        }
+        let made = self.owner_of(account).and_then(|owner| {
+            let (mode, skeleton) = (self.home.mode(), self.home.skeleton.as_deref());
+            let home = NewHome { mode, owner, skeleton };
+            frevo_posix::make_home(folder, account, &home).map_err(|error| error.to_string())
+        });
+        let path = folder.join(account);
+        match made {
+            Ok(true) => {
+                tracing::info!(target: "frevo::tree", path = %path.display(), "a home was made");
+            }
+            Ok(false) => {}
+            Err(why) => tracing::error!(target: "frevo::tree", path = %path.display(), %why,
+                "a home cannot be made"),
+        }
+    }
+
+    /// The owner of an account's home; None for the user of this process.
+    fn owner_of(&self, account: &str) -> Result<Option<HomeOwner>, String> {
+        let name: &str = match &self.owner {
+            OwnerOfHomes::Server => return Ok(None),
+            OwnerOfHomes::Account => account,
+            OwnerOfHomes::One(name) => name,
+        };
+        let user = frevo_posix::user(name)
+            .map_err(|errno| format!("the user {name} cannot be looked up: {errno}"))?
+            .ok_or_else(|| format!("this host has no user {name}"))?;
+        Ok(Some(HomeOwner { uid: user.uid, gid: user.gid }))
+    }
 }
 
 /// Opens the folder. Of a path with `{user}`, the folder above all users is opened, for
@@ -301,6 +370,31 @@ mod tests {
         look();
         assert_eq!(make(), Ok(()));
         assert!(folder.join("a").exists());
+    }
+
+    /// A home is made once, for an account alone.
+    #[test]
+    fn homes_are_made_when_they_are_looked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let (homes, skeleton) = (place.path().join("homes"), place.path().join("skel"));
+        for folder in [&homes, &skeleton] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(skeleton.join("welcome"), "hello").unwrap();
+        let mut share = ShareSection::new("homes".parse().unwrap(), homes.join("{user}"));
+        assert!(of_users(&share).unwrap().of("ann").is_none());
+        share.home = Some(HomeSection { mode: None, skeleton: Some(skeleton) });
+        let users = of_users(&share).unwrap();
+        assert!(users.of("ann").is_some());
+        assert_eq!(std::fs::read_to_string(homes.join("ann/welcome")).unwrap(), "hello");
+        for other in ["..", ".ann", "a/b", ""] {
+            assert!(users.of(other).is_none(), "{other:?}");
+        }
+        assert_eq!(std::fs::read_dir(&homes).unwrap().count(), 1);
+        // The host has no such user, so nobody could own the home.
+        share.run_as = Some(RunAsChoice::User);
+        assert!(of_users(&share).unwrap().of("no-such-user-here").is_none());
+        assert!(!homes.join("no-such-user-here").exists());
     }
 
     /// The state after a check of the path, when a user puts a link there before it is opened.

@@ -54,6 +54,8 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
     match section.off_core {
         Some(false) => share,
         Some(true) => share.off_core(),
+        // A new home takes many waits for the disk.
+        None if section.home.is_some() => share.off_core(),
         None => share.off_core_while_waiting(),
     }
 }

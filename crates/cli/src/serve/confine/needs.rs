@@ -90,6 +90,8 @@ impl Needs {
             || share.force_user.is_some()
             || share.guest.is_some();
         self.commits_files |= share.worm.is_some();
+        let skeleton = share.home.as_ref().and_then(|home| home.skeleton.as_deref());
+        self.read.extend(skeleton.map(real));
         let quarantine = share.scan.as_ref().and_then(|scan| scan.quarantine.as_deref());
         self.written.extend(quarantine.map(real));
         self.sets_privileged_attributes |= !is_read_only
