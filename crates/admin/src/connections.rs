@@ -322,6 +322,7 @@ mod tests {
             snapshots,
             quotas: None,
             managing: None,
+            changes_passwords: true,
             tokens: crate::Tokens::default(),
         };
         let service = Rc::new(routes::Service::new(Arc::new(admin)));

@@ -30,6 +30,7 @@ mod kick;
 pub mod limits;
 mod manage;
 mod metrics;
+mod own_password;
 mod page;
 mod query;
 mod quotas;
@@ -130,6 +131,8 @@ pub struct Admin {
     pub quotas: Option<Arc<dyn QuotaSource>>,
     /// The part that changes users, shares and limits. None for a program that changes none.
     pub managing: Option<Arc<dyn Managing>>,
+    /// True if users may change their own passwords, without a token.
+    pub changes_passwords: bool,
     /// The tokens that TCP needs. Without any TCP answers for health alone.
     pub tokens: Tokens,
 }

@@ -9,10 +9,11 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("/", HTML, include_str!("../web/index.html")),
     ("/page/style.css", CSS, include_str!("../web/style.css")),
     ("/page/main.js", SCRIPT, include_str!("../web/main.js")),
+    ("/page/password.js", SCRIPT, include_str!("../web/password.js")),
     ("/page/connection.js", SCRIPT, include_str!("../web/connection.js")),
     ("/page/form.js", SCRIPT, include_str!("../web/form.js")),
     ("/page/manage.js", SCRIPT, include_str!("../web/manage.js")),
@@ -22,6 +23,11 @@ const FILES: [(&str, &str, &str); 11] = [
     ("/page/uplot.js", SCRIPT, include_str!("../web/uplot/uPlot.iife.min.js")),
     ("/page/uplot.css", CSS, include_str!("../web/uplot/uPlot.min.css")),
 ];
+
+/// The page on which users change their own passwords.
+pub(crate) fn password() -> Answer {
+    answer(StatusCode::OK, HTML, include_str!("../web/password.html"))
+}
 
 /// The file at a path, if there is one.
 pub(crate) fn file(path: &str) -> Option<Answer> {
@@ -73,6 +79,24 @@ mod tests {
         }
         for script in html.split("<script").skip(1) {
             assert!(script.contains(" src=\"") && script.contains("></script>"), "{script}");
+        }
+    }
+
+    #[test]
+    fn the_page_of_passwords_has_no_code_and_names_what_is_there() {
+        let html = include_str!("../web/password.html");
+        let ids = quoted(html, " id=\"");
+        let script = include_str!("../web/password.js");
+        for id in quoted(script, "part(\"").iter().chain(&quoted(html, " for=\"")) {
+            assert!(ids.contains(id), "{id}");
+        }
+        for path in quoted(html, "src=\"").into_iter().chain(quoted(html, "href=\"page")) {
+            let path =
+                if path.starts_with('/') { format!("/page{path}") } else { format!("/{path}") };
+            assert!(file(&path).is_some(), "{path}");
+        }
+        for bad in [" style=", " onclick=", "javascript:", "http://", "https://"] {
+            assert!(!html.contains(bad), "{bad}");
         }
     }
 

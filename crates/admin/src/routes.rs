@@ -25,7 +25,9 @@ use crate::kick::{KickBody, held_of, target_of};
 use crate::limits::{ANSWER_TIME, SNAPSHOTS_TIME};
 use crate::query::{query_of, since_of};
 use crate::quotas::Quotas;
-use crate::{Admin, ClusterAct, NotKept, NotRead, ShareSnapshots, SnapshotAct, metrics, page};
+use crate::{
+    Admin, ClusterAct, NotKept, NotRead, ShareSnapshots, SnapshotAct, metrics, own_password, page,
+};
 
 /// The interface, as all connections share it.
 pub(crate) struct Service {
@@ -46,6 +48,9 @@ const NO_CLUSTER: &str = "this server is no node of a cluster; its configuration
 
 /// The refusal of a server that makes no snapshots.
 const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its configuration has [share.snapshots] or keep_deleted";
+
+/// The path on which users change their own passwords, where the configuration wants it.
+const PASSWORD: &str = "/password";
 
 /// All paths but those of the page.
 const PATHS: [&str; 18] = [
@@ -122,6 +127,7 @@ impl Service {
         match request.uri().path() {
             "/healthz" if is_get => return text(StatusCode::OK, "ok"),
             "/readyz" if is_get => return self.ready(),
+            PASSWORD if is_get && self.admin.changes_passwords => return page::password(),
             path if is_get => {
                 if let Some(file) = page::file(path) {
                     return file;
@@ -134,6 +140,10 @@ impl Service {
         }
         if request.method() == Method::POST && request.uri().path() == "/session" {
             return self.log_on(request, caller, slot).await;
+        }
+        let is_post = request.method() == Method::POST;
+        if is_post && request.uri().path() == PASSWORD && self.admin.changes_passwords {
+            return own_password::change(request, caller, &self.admin.server).await;
         }
         let admitted = self.doors.admit(request.method(), request.headers(), caller).await;
         let pass = match admitted {

@@ -246,7 +246,7 @@ overlaid!(LimitsSection:
 );
 overlaid!(AuditSection: file, journald, syslog);
 overlaid!(AdminSection:
-    enabled, socket, listen, token_file, manage_token_file, certificate, key, write_configuration,
+    enabled, socket, listen, token_file, manage_token_file, certificate, key, write_configuration, self_service,
 );
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
 overlaid!(PasswordsSection:

@@ -192,6 +192,8 @@ pub struct AdminSection {
     pub key: Option<PathBuf>,
     /// True if the server keeps the right to write its configuration.
     pub write_configuration: Option<bool>,
+    /// True if users may change their own passwords on the page, without a token.
+    pub self_service: Option<bool>,
 }
 
 impl AdminSection {
@@ -201,14 +203,35 @@ impl AdminSection {
             (Some(false), Some(_)) => {
                 ("[admin] has enabled = false and listen", "remove one of the two keys")
             }
-            (_, Some(_)) if self.token_file.is_none() && self.manage_token_file.is_none() => (
-                "[admin] listen needs token_file",
-                "name a file with the secret that requests on TCP must have",
-            ),
+            (_, Some(_))
+                if self.token_file.is_none()
+                    && self.manage_token_file.is_none()
+                    && self.self_service != Some(true) =>
+            {
+                (
+                    "[admin] listen needs token_file",
+                    "name a file with the secret that requests on TCP must have",
+                )
+            }
             (_, None) if self.manage_token_file.is_some() => (
                 "[admin] manage_token_file needs listen",
                 "the token is for TCP; root needs none on the Unix socket",
             ),
+            (_, None) if self.self_service == Some(true) => (
+                "[admin] self_service needs listen",
+                "name the address on which users reach the page",
+            ),
+            (_, Some(listen))
+                if self.self_service == Some(true)
+                    && !listen.ip().to_canonical().is_loopback()
+                    && self.certificate.is_none() =>
+            {
+                (
+                    "[admin] self_service and listen need TLS: others on the network could read the \
+                     passwords",
+                    "name a certificate and its key, or listen on 127.0.0.1",
+                )
+            }
             _ if self.certificate.is_some() != self.key.is_some() => {
                 ("[admin] certificate and key need each other", "name both files, or neither")
             }

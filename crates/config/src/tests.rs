@@ -86,6 +86,7 @@ pub(super) const EVERY_KEY: &str = r#"
         certificate = "/etc/frevo/admin.crt"
         key = "/etc/frevo/admin.key"
         write_configuration = true
+        self_service = true
 
         [passwords]
         min_length = 12

@@ -134,8 +134,8 @@ pub use embed::{
 #[doc(hidden)]
 pub use embed::{
     ClusterNames, ClusterNode, ClusterState, ClusterUnit, EntryPath, NamespaceChange,
-    NamespacePriority, NamespaceSettings, NotChanged, NotEdited, Priority, RpcPort, Seat,
-    ShadowCopySets, ShareEdit, ShareEditor, Snapshotter, StateChange, TargetName,
+    NamespacePriority, NamespaceSettings, NotChanged, NotEdited, NotOwn, OwnPassword, Priority,
+    RpcPort, Seat, ShadowCopySets, ShareEdit, ShareEditor, Snapshotter, StateChange, TargetName,
 };
 #[doc(inline)]
 pub use frevo_auth::{

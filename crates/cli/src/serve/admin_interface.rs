@@ -229,6 +229,7 @@ impl Prepared {
             snapshots,
             quotas: known,
             managing: Some(Arc::new(managing)),
+            changes_passwords: loaded.plan.config.admin.self_service == Some(true),
             tokens,
         };
         admin.start(listening).map_err(Failure::failed("cannot start the admin interface"))?;

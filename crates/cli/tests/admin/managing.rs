@@ -267,6 +267,53 @@ fn users_change_in_the_file_of_the_command() {
     assert_eq!(lines[0]["keys"], r#"{"groups":["staff"]}"#);
 }
 
+/// Users change their own passwords without a token, where the configuration wants it: also one that must
+/// be changed before the next logon.
+#[test]
+fn users_change_their_own_passwords() {
+    let desk = Desk::new("");
+    assert_eq!(desk.ask("GET", "/password", "", &Value::Null).status, 401);
+    let wanted = |new: &str| json!({ "user": "ANN", "present": "ann's", "new": new });
+    assert_eq!(desk.ask("POST", "/password", "", &wanted(SECRET)).status, 401);
+    drop(desk);
+    let mut desk = Desk::new("self_service = true\n[passwords]\nmin_length = 5\nhistory = 3\n");
+    desk.run_with(&["user", "set", "ann", "--must-change"], "").succeeds();
+    let change = |new: &str, fields: &str| desk.ask("POST", "/password", fields, &wanted(new));
+    assert_eq!(desk.ask("GET", "/password", "", &Value::Null).status, 200);
+    assert_eq!(change(SECRET, "Origin: http://evil.example\r\n").status, 403);
+    for (new, why) in [("tiny", "the new password is shorter than 5 characters"), ("", "is empty")]
+    {
+        let refused = change(new, "");
+        assert_eq!((refused.status, &refused.body["field"]), (422, &json!("new")), "{refused:?}");
+        assert!(refused.body["error"].as_str().unwrap().contains(why), "{refused:?}");
+    }
+    let short = |name: &str| desk.run_with(&["user", "passwd", name, "--password-stdin"], "tiny\n");
+    short("ann").fails(4, &["shorter than 5 characters"]);
+    let bad = json!({ "user": "ann", "present": "ann's", "new": SECRET, "groups": ["x"] });
+    assert_eq!(desk.ask("POST", "/password", "", &bad).status, 400);
+    let ls = |password: &str| {
+        let url = format!("smb://ann@127.0.0.1:{}/data", desk.smb);
+        let mut ls = desk.place.command(&["ls", &url]);
+        crate::harness::said(ls.env("FREVO_PASSWORD", password).output().unwrap())
+    };
+    let changed = change(SECRET, "");
+    assert_eq!((changed.status, &changed.body["changed"]), (200, &json!(true)), "{changed:?}");
+    ls(SECRET).succeeds();
+    let again = json!({ "user": "ann", "present": SECRET, "new": SECRET });
+    let again = desk.ask("POST", "/password", "", &again);
+    assert_eq!(again.body["error"], "the new password was used before", "{again:?}");
+    let shown = desk.run_with(&["user", "show", "ann", "--json"], "");
+    assert!(shown.succeeds().contains("\"must_change\":false"), "{shown:?}");
+    desk.server.take().unwrap().stop();
+    let log = fs::read_to_string(desk.place.path("log/audit")).unwrap();
+    assert!(!log.contains(SECRET), "{log}");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let lines: Vec<Value> = lines.filter(|line| line["event"] == "password").collect();
+    let done = lines.iter().find(|line| line["outcome"] == "success");
+    let done = done.unwrap_or_else(|| panic!("{log}"));
+    assert_eq!((&done["user"], &done["purpose"]), (&json!("ANN"), &json!("page")), "{log}");
+}
+
 #[test]
 fn shares_and_limits_change_in_the_file_and_comments_stay() {
     let desk = Desk::new("write_configuration = true\n");

@@ -23,6 +23,7 @@ pub use crate::ipc::tcp::Port as RpcPort;
 pub use crate::objects::capture_stream::{CaptureStream, Captured, NotCaptured};
 pub use crate::objects::captures::CaptureTarget;
 pub use crate::objects::kick::{Kick, Kicked};
+pub use crate::objects::own_password::{NotOwn, OwnPassword};
 #[doc(hidden)]
 pub use crate::objects::shadow_copies::Snapshotter;
 #[doc(hidden)]

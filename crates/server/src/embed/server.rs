@@ -29,6 +29,7 @@ use crate::objects::braked;
 use crate::objects::capture_stream::{self, Wanted};
 use crate::objects::durable::{handover, owning};
 use crate::objects::kick;
+use crate::objects::own_password::{NotOwn, OwnPassword};
 use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
 use crate::objects::shadow_copies::{self, Snapshotter};
@@ -426,6 +427,16 @@ impl Server {
     /// whose behalf. A client whose session ended may log on again.
     pub async fn kick(&self, whom: &Kick, by: &str) -> Kicked {
         kick::kick(&self.0.state, whom, kick::Administrator { name: by, ground: None }).await
+    }
+
+    /// Changes the password of a user who knows the present one, which may be too old for a logon. A wrong
+    /// one counts as a failed logon, and is answered as late as one.
+    ///
+    /// # Errors
+    /// The reason why nothing was changed.
+    #[doc(hidden)]
+    pub async fn change_own_password(&self, wanted: OwnPassword) -> Result<(), NotOwn> {
+        self.0.state.change_own_password(wanted).await
     }
 
     /// Lets go of clients that the brake of a share has hold of

@@ -37,6 +37,7 @@ pub(crate) mod notice;
 pub(crate) mod offload;
 pub(crate) mod open;
 pub(crate) mod operations;
+pub(crate) mod own_password;
 pub(crate) mod pipe;
 pub(crate) mod rates;
 pub(crate) mod refusal;

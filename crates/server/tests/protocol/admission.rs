@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::files::read_draft;
 use crate::client::logon::Exchange;
-use crate::client::world::{Users, in_own_world};
+use crate::client::world::{Users, in_own_world, password};
 use crate::client::*;
 use frevo_auth::{
     AccountFault, Credentials, DomainLogon, DomainQuestion, Entropy, Initiator, Reason, Secret,
@@ -21,7 +21,7 @@ use frevo_server::internal::limits::{
     UNAUTHENTICATED_PER_56, UNAUTHENTICATED_PER_ADDRESS, UNAUTHENTICATED_SPARED,
 };
 use frevo_server::internal::state::Kind;
-use frevo_server::{Server, Settings};
+use frevo_server::{NotOwn, OwnPassword, Server, Settings};
 use frevo_wire::command::create::ShareAccess;
 use tokio::time::Instant;
 
@@ -360,6 +360,34 @@ fn the_status_of_a_controller_waits_for_its_turn() {
         }
         assert!((1..ATTEMPTS).contains(&told), "{told}");
         assert_eq!(world.server.throttle.guesses(), told as u64);
+    });
+}
+
+/// A user without a session has no quicker guess at a password than by a logon.
+#[test]
+fn own_passwords_are_guessed_as_slowly_as_by_logons() {
+    in_frozen_world(settings(), async |world| {
+        let change = async |user: &str, present: String| {
+            let text = |text: String| Zeroizing::new(text);
+            let (present, new) = (text(present), text(String::from("new")));
+            let wanted = OwnPassword { user: user.to_owned(), present, new, address: HERE };
+            let start = Instant::now();
+            (world.embedded.change_own_password(wanted).await, start.elapsed())
+        };
+        // These accounts keep no passwords, which only the right one tells.
+        let (done, took) = change("Ann", password("ann")).await;
+        assert_eq!(done, Err(NotOwn::NotKept));
+        assert!(took < LOGON_DELAY);
+        for (user, present) in [("ann", "wrong"), ("nobody", "wrong")] {
+            let (done, took) = change(user, present.to_owned()).await;
+            assert_eq!(done, Err(NotOwn::Wrong), "{user}");
+            assert!(about(took, LOGON_DELAY), "{user} {took:?}");
+        }
+        let (done, took) = change("carol", password("carol")).await;
+        assert_eq!(done, Err(NotOwn::Forbidden(AccountFault::Disabled)));
+        assert!(about(took, LOGON_DELAY), "{took:?}");
+        // The guesses of a page and those of logons are counted together.
+        assert_eq!(world.server.throttle.guesses(), 3);
     });
 }
 
