@@ -11,11 +11,11 @@ pub enum Query {
     /// No file: a condition on something that the index does not know.
     Nothing,
     /// All of these are true.
-    And(Vec<Query>),
+    And(Vec<Self>),
     /// At least one of these is true.
-    Or(Vec<Query>),
+    Or(Vec<Self>),
     /// This is not true.
-    Not(Box<Query>),
+    Not(Box<Self>),
     /// The last part of the path.
     Name(Text),
     /// Words in the file.

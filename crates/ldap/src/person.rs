@@ -389,7 +389,7 @@ mod tests {
             let names = names();
             let name = names.asked()[at];
             drop(Person::listed(&entry(&[(name, &[&value])]), &names, "dc=x"));
-            drop(person(&[(name, &vec![&*value; 2])]));
+            drop(person(&[(name, &[&*value; 2])]));
             drop(first_name(&value, "cn"));
         }
     }
