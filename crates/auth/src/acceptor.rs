@@ -282,6 +282,7 @@ impl Envelope {
 }
 
 /// The last message of a client of NTLM.
+#[derive(Clone, Copy)]
 struct Client<'a> {
     /// AUTHENTICATE_MESSAGE
     token: &'a [u8],

@@ -362,7 +362,7 @@ mod tests {
                 &NewHome { mode: 0o700, owner: None, skeleton: Some(&skeleton) },
             )
         };
-        let large = fs::File::create(skeleton.join("large")).unwrap();
+        let large = File::create(skeleton.join("large")).unwrap();
         large.set_len(HOME_BYTES - 3).unwrap();
         assert_eq!(make().unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert!(names(&homes).is_empty());
