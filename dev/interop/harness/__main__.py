@@ -39,6 +39,7 @@ from .peers import (  # noqa: F401
     ksmbd,
     libsmb2_examples,
     links,
+    logon_rules,
     migration,
     mount,
     netdfs,
