@@ -23,6 +23,7 @@ mod configuration;
 mod connection_slots;
 mod connections;
 mod doors;
+mod find;
 mod guesses;
 mod health;
 mod history;

@@ -37,6 +37,9 @@ pub const CAPTURE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Time after which a capture is looked at if little waits in it.
 pub const CAPTURE_LOOK: Duration = Duration::from_millis(20);
 
+/// Files that one answer tells of a search in an index.
+pub const FOUND_MOST: usize = 10_000;
+
 /// Time for which quotas of users that were read are shown.
 pub const QUOTAS_AGE: Duration = Duration::from_secs(60);
 

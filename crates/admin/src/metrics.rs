@@ -111,7 +111,7 @@ impl Scrape {
             MetricType::Gauge,
             |mut one| ConstGauge::new(1_i64).encode(one.encode_family(&version)?),
         )?;
-        let gauges: [(&str, &str, usize); 13] = [
+        let gauges: [(&str, &str, usize); 15] = [
             ("frevo_connections", "Transport connections", metrics.connections),
             ("frevo_sessions", "Sessions of clients", metrics.sessions),
             ("frevo_opens", "Files, directories and pipes that clients have open", metrics.opens),
@@ -148,6 +148,16 @@ impl Scrape {
                 "frevo_scans_waiting",
                 "Files that wait for a scan for viruses or are being scanned",
                 metrics.scans_waiting,
+            ),
+            (
+                "frevo_index_files",
+                "Files and folders in the indexes of shares",
+                usize::try_from(self.metrics.index_files).unwrap_or(usize::MAX),
+            ),
+            (
+                "frevo_index_bytes",
+                "Memory of the indexes of shares",
+                usize::try_from(self.metrics.index_bytes).unwrap_or(usize::MAX),
             ),
         ];
         for (name, help, value) in gauges {

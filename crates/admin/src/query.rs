@@ -39,7 +39,7 @@ pub(crate) fn since_of(text: &str) -> Result<u64, String> {
 }
 
 /// Decodes `%41` and `+` of a URL's query.
-fn decoded(text: &str) -> Result<String, String> {
+pub(crate) fn decoded(text: &str) -> Result<String, String> {
     let wrong = || format!("\"{text}\" is not valid in a URL");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

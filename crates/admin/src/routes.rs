@@ -26,7 +26,8 @@ use crate::limits::{ANSWER_TIME, SNAPSHOTS_TIME};
 use crate::query::{query_of, since_of};
 use crate::quotas::Quotas;
 use crate::{
-    Admin, ClusterAct, NotKept, NotRead, ShareSnapshots, SnapshotAct, metrics, own_password, page,
+    Admin, ClusterAct, NotKept, NotRead, ShareSnapshots, SnapshotAct, find, metrics, own_password,
+    page,
 };
 
 /// The interface, as all connections share it.
@@ -53,7 +54,7 @@ const NO_SNAPSHOTS: &str = "this server makes no snapshots; no share of its conf
 const PASSWORD: &str = "/password";
 
 /// All paths but those of the page.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 19] = [
     "/session",
     "/status",
     "/metrics",
@@ -70,6 +71,7 @@ const PATHS: [&str; 18] = [
     "/cluster",
     "/snapshots",
     "/quotas",
+    "/find",
     "/healthz",
     "/readyz",
 ];
@@ -174,6 +176,7 @@ impl Service {
             (&Method::GET, "/configuration") => json(&self.admin.configuration.state()),
             (&Method::GET, "/cluster") => self.cluster(),
             (&Method::GET, "/quotas") => json(&self.quotas.of(self.admin.quotas.as_ref()).await),
+            (&Method::GET, "/find") => self.find(request.uri().query().unwrap_or(""), pass).await,
             (&Method::GET, "/snapshots") => json(&self.snapshots()),
             (&Method::POST, _) => match pass.refusal(Rights::Act) {
                 None => self.act(request, &path, pass).await,
@@ -274,6 +277,14 @@ impl Service {
             }
             Err(why) => refusal(StatusCode::BAD_REQUEST, &why),
         }
+    }
+
+    /// Searches in the index of a share. The names of all files are for those who can read them anyway.
+    async fn find(&self, query: &str, pass: Pass) -> Answer {
+        if pass.address.is_some() {
+            return refusal(StatusCode::FORBIDDEN, "searches are for the admin socket alone");
+        }
+        find::answer(&self.admin.server, query).await
     }
 
     /// Begins a capture, whose blocks are the body of the answer.

@@ -128,7 +128,7 @@ fn main() -> ExitCode {
         Command::Quic(quic) => quic::run(quic),
         Command::Import(import) => import::run(import),
         Command::Admin(command) => admin::run(command),
-        Command::Remote(verb) => remote::run(verb),
+        Command::Remote(verb) => admin::find_in_index(verb).unwrap_or_else(|| remote::run(verb)),
         Command::Expect(expect) => expect::run(expect),
         Command::Bench(bench) => bench::run(bench),
         Command::Decode(arguments) => decode::run(arguments),

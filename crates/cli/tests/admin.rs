@@ -3,6 +3,8 @@
 mod harness;
 #[path = "admin/managing.rs"]
 mod managing;
+#[path = "admin/searching.rs"]
+mod searching;
 
 use std::collections::HashSet;
 use std::fs;

@@ -98,5 +98,7 @@ pub const STORAGE_RATE_MAX: u64 = 1_000_000_000;
 
 /// Longest `timeout_seconds` of a scan.
 pub const SCAN_SECONDS_MAX: u32 = 600;
+/// Most files in the index of a share: some 20 GB of memory.
+pub const INDEX_FILES_MAX: usize = 100_000_000;
 /// Most scans of one service at one time.
 pub const SCANS_AT_ONCE_MAX: u32 = 64;

@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::guests::GuestKeys;
 use super::home::HomeSection;
 use super::keep_deleted::KeptDays;
+use super::limits::INDEX_FILES_MAX;
 use super::names::{ShareName, Who};
 use super::parsed;
 use super::recycle::{self, RecycleSection};
@@ -223,6 +224,12 @@ pub struct ShareSection {
     /// Files are scanned for viruses.
     #[serde(default)]
     pub scan: Option<ScanSection>,
+    /// Names, sizes and dates of files are kept in an index, in which clients search.
+    #[serde(default)]
+    pub index: bool,
+    /// Files and folders that the index has at most.
+    #[serde(default)]
+    pub index_files: Option<usize>,
     /// The time for which deleted files are kept, in a recycle bin and in snapshots.
     #[serde(default)]
     pub keep_deleted: Option<KeptDays>,
@@ -367,7 +374,8 @@ impl ShareSection {
             map_hidden map_readonly dos_filemode dos_attributes hide_dot_files follow_symlinks samba_links snapshots
             host_changes nt_acls streams time_machine time_machine_max_size max_file_size
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
-            veto off_core posix_locks audit max_connections recycle brake worm home scan keep_deleted cluster
+            veto off_core posix_locks audit max_connections recycle brake worm home scan index
+            index_files keep_deleted cluster
             group addresses fence weight beneath bins guarded;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
@@ -420,7 +428,7 @@ impl ShareSection {
             let what = "max_connections must be at least 1; with 0 no client could connect";
             faults.push(Fault::at(text, &self.name.span(), what));
         }
-        if let Some(what) = self.recycle_fault() {
+        if let Some(what) = self.recycle_fault().or_else(|| self.index_fault()) {
             faults.push(Fault::at(text, &self.name.span(), what));
         }
         if self.samba_links && self.follow_symlinks {
@@ -569,6 +577,14 @@ impl ShareSection {
         Some(format!(
             "scan: the quarantine {folder} is in the folder of share {shown}, whose clients would see it"
         ))
+    }
+
+    fn index_fault(&self) -> Option<String> {
+        if self.index_files.is_some_and(|files| !(1..=INDEX_FILES_MAX).contains(&files)) {
+            return Some(format!("index_files is 1 to {INDEX_FILES_MAX}"));
+        }
+        let what = "index and {user} in the path cannot be used together: the folder of each user would need one";
+        (self.index && self.user_part().is_some()).then(|| String::from(what))
     }
 
     /// The faults of shares whose files are written once.

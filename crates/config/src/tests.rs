@@ -242,6 +242,8 @@ pub(super) const EVERY_KEY: &str = r#"
         [[share]]
         name = "inbox"
         path = "/srv/inbox"
+        index = true
+        index_files = 500000
         scan = { service = "clamd:/run/clamav/clamd.ctl", when = ["open", "close"], found = "quarantine", quarantine = "/var/lib/quarantine", suffix = ".infected", max_size = "100M", timeout_seconds = 30, unscanned = "deny", at_once = 4, exclude = ["*.iso"] }
 
         [[namespace]]
@@ -452,6 +454,27 @@ fn the_path_may_name_the_user() {
         let faults = share(name, path, keys).unwrap_err();
         assert!(faults.len() == 1 && faults[0].what.contains(what), "{faults:?}");
     }
+}
+
+#[test]
+fn an_index_has_a_number_of_files_and_one_folder() {
+    let share = |keys: &str, path: &str| -> Result<Config, String> {
+        let text = format!("[[share]]\nname = \"x\"\npath = \"{path}\"\n{keys}");
+        Config::parse(&text).map_err(|faults| faults[0].what.clone())
+    };
+    let one = |config: Config| (config.shares[0].index, config.shares[0].index_files);
+    assert_eq!(share("", "/x").map(one), Ok((false, None)));
+    assert_eq!(share("index = true", "/x").map(one), Ok((true, None)));
+    for files in [1, 100_000_000] {
+        let keys = format!("index = true\nindex_files = {files}");
+        assert_eq!(share(&keys, "/x").map(one), Ok((true, Some(files))));
+    }
+    for files in [0, 100_000_001] {
+        let told = share(&format!("index = true\nindex_files = {files}"), "/x").unwrap_err();
+        assert!(told.contains("index_files is 1 to 100000000"), "{told}");
+    }
+    let told = share("index = true", "/home/{user}").unwrap_err();
+    assert!(told.contains("index and {user} in the path cannot be used together"), "{told}");
 }
 
 #[test]

@@ -56,10 +56,12 @@ pub enum Match {
     Within,
     /// The beginning of a word: after the beginning, a separator, or a change from lower to upper case.
     Word,
+    /// The whole, where `*` in the text stands for any letters and `?` for one letter.
+    Pattern,
 }
 
 /// The kind of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A folder.
     Folder,

@@ -175,6 +175,13 @@ pub mod share {
     pub use crate::shares::write_once::WriteOnce;
 }
 
+/// Indexes of the names, sizes and dates of shares, and searches in them.
+#[doc(hidden)]
+pub mod index {
+    pub use crate::shares::index::{FoundFile, FoundPage, IndexRules, IndexState, SearchError};
+    pub use frevo_index::{Bounds, Cursor, Kind, Match, Query, Text};
+}
+
 /// Scans of files for viruses by another program.
 #[doc(hidden)]
 pub mod scanning {

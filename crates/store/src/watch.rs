@@ -71,12 +71,30 @@ pub enum Reported {
     Deleted,
 }
 
+/// A callback for all changes that the server makes, whichever watches there are. It is called with locks held: it
+/// must be quick, and must not look at files.
+#[derive(Clone)]
+pub struct Listener(Arc<dyn Fn(FolderId, &HostChange<'_>) + Send + Sync>);
+
+impl Listener {
+    /// Returns a listener that is told the folder that names are relative to, and the change.
+    pub fn new(tell: impl Fn(FolderId, &HostChange<'_>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").finish_non_exhaustive()
+    }
+}
+
 /// All watches of the server, by directory. A change looks only at its own directory and, for
 /// trees, at the directories above. Lock order: this index, then a directory's log.
 #[derive(Debug, Default)]
 pub struct Watches {
     index: OrderedRw<Index, { rank::WATCHES }>,
-    /// Number of watches, so that a change without watches costs one load.
+    /// Number of watches and listeners, so that a change without them costs one load.
     count: AtomicUsize,
     /// Bytes of all logs.
     bytes: Arc<Bytes>,
@@ -115,6 +133,8 @@ struct Index {
     /// still open.
     by_name: HashMap<FolderId, BTreeMap<String, Vec<Arc<Directory>>>>,
     by_key: HashMap<FileKey, Vec<Arc<Directory>>>,
+    /// Listeners to the changes of all directories.
+    listeners: Vec<Listener>,
 }
 
 /// A directory that an Open watches.
@@ -176,7 +196,7 @@ impl Watches {
         let is_observed = directory.is_observed(wanted.is_tree);
         let watch = Arc::new(Watch { id, directory, wanted });
         index.by_open.insert(id, Arc::clone(&watch));
-        self.count.store(index.by_open.len(), Ordering::Release);
+        self.count.store(index.audience(), Ordering::Release);
         Ok((watch, !is_observed))
     }
 
@@ -187,14 +207,23 @@ impl Watches {
         }
         let mut index = self.index.write();
         let forgotten = index.remove(id);
-        self.count.store(index.by_open.len(), Ordering::Release);
+        self.count.store(index.audience(), Ordering::Release);
         drop(index);
         // The watch is dropped here, after the index is unlocked, because its drop takes other
         // locks.
         drop(forgotten);
     }
 
-    /// True if there are no watches. Asked before a report is made.
+    /// Sets the listeners to all changes, in place of those before.
+    pub fn set_listeners(&self, listeners: Vec<Listener>) {
+        let mut index = self.index.write();
+        let before = core::mem::replace(&mut index.listeners, listeners);
+        self.count.store(index.audience(), Ordering::Release);
+        drop(index);
+        drop(before);
+    }
+
+    /// True if there are no watches and no listeners. Asked before a report is made.
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
@@ -218,7 +247,7 @@ impl Watches {
         action: NotifyAction,
         matches: CompletionFilter,
     ) {
-        self.report_all(folder_id, Filters::of(matches), &[(action, name)]);
+        self.report_unless(folder_id, name, action, Filters::of(matches));
     }
 
     /// Reports as [`Self::report`] does, to the watches of this filters.
@@ -229,6 +258,11 @@ impl Watches {
         action: NotifyAction,
         filters: Filters,
     ) {
+        if self.is_empty() {
+            return;
+        }
+        let change = HostChange::Change { action, name: name.path(), matches: filters.matches };
+        self.index.read().tell(folder_id, &change);
         self.report_all(folder_id, filters, &[(action, name)]);
     }
 
@@ -244,6 +278,8 @@ impl Watches {
         if self.is_empty() {
             return;
         }
+        let change = HostChange::Renamed { from: from.path(), to: to.path(), matches };
+        self.index.read().tell(folder_id, &change);
         if matches.intersects(CompletionFilter::DIR_NAME) {
             self.index.write().rename(folder_id, from.path(), to.path());
         }
@@ -325,6 +361,17 @@ fn wake(wakers: Wakers) {
 }
 
 impl Index {
+    /// The number of watches and listeners.
+    fn audience(&self) -> usize {
+        self.by_open.len().saturating_add(self.listeners.len())
+    }
+
+    fn tell(&self, folder_id: FolderId, change: &HostChange<'_>) {
+        for Listener(tell) in &self.listeners {
+            tell(folder_id, change);
+        }
+    }
+
     /// Returns the watched directory of that name and key.
     fn directory(
         &mut self,

@@ -1,5 +1,5 @@
-//! `frevo status`, `opens`, `top`, `kick`, `brake`, `capture`, `reload`, `cluster`, `snapshots` and `log-level`: the server of
-//! this machine.
+//! `frevo status`, `opens`, `top`, `kick`, `brake`, `capture`, `reload`, `cluster`, `snapshots`, `log-level` and
+//! `find --index`: the server of this machine.
 
 pub(crate) mod account_file;
 pub(crate) mod arguments;
@@ -7,6 +7,7 @@ mod brake;
 mod capture;
 mod cluster;
 mod figures;
+mod find;
 mod kick;
 mod log_level;
 mod quotas;
@@ -20,7 +21,17 @@ mod terminal;
 mod top;
 
 use crate::exit::{Done, Failure};
+use crate::remote::arguments::Verb;
 use arguments::AdminCommand;
+
+/// Carries out `frevo find --index`. None for another command.
+pub(crate) fn find_in_index(verb: &Verb) -> Option<Done> {
+    let Verb::Find(find) = verb else { return None };
+    let index = find.index.as_ref()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::failed("cannot start the event loop"));
+    Some(runtime.and_then(|runtime| runtime.block_on(find::run(find, index))))
+}
 
 /// Runs a command against the server's admin interface.
 pub(crate) fn run(command: &AdminCommand) -> Done {

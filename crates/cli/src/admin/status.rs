@@ -439,7 +439,8 @@ fn shares(rows: &[Value]) -> Table {
             ("hidden", "hidden"),
         ];
         let options = options.iter().filter(|(field, _)| row[*field] == true);
-        let options: Vec<&str> = options.map(|(_, name)| *name).collect();
+        let options = options.map(|(_, name)| *name).chain(index_word(&row["index"]));
+        let options: Vec<&str> = options.collect();
         table.row(&[
             text(row, "name"),
             number(row, "connections").to_string(),
@@ -450,6 +451,17 @@ fn shares(rows: &[Value]) -> Table {
         ]);
     }
     table
+}
+
+/// The state of a share's index. None without one.
+fn index_word(index: &Value) -> Option<&'static str> {
+    let is = |field: &str| index[field] == true;
+    match index {
+        Value::Null => None,
+        _ if is("full") => Some("index full"),
+        _ if is("complete") => Some("indexed"),
+        _ => Some("being indexed"),
+    }
 }
 
 fn open_files(rows: &[Value]) -> Table {

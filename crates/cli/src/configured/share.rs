@@ -10,6 +10,7 @@ use frevo_config::{
 use frevo_server::Share;
 use frevo_server::access_rules::{Names, Rules};
 use frevo_server::audit::Operations;
+use frevo_server::index::IndexRules;
 use frevo_server::scanning::{FoundAct, ScanRules, ScanService, Scanning};
 use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Compress, RecycleBin, WriteOnce};
 use frevo_server::share_access::AccessList;
@@ -17,6 +18,9 @@ use frevo_store::Vfs;
 use frevo_wire::fscc::Pattern;
 
 use super::identities::Identities;
+
+/// Bytes that each index may take, however few files it may have.
+const INDEX_LEAST_BYTES: usize = 4 << 20;
 
 /// A share made of its section and its opened folder.
 pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Identities) -> Share {
@@ -35,6 +39,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .write_once(section.worm.map(write_once))
         .brake(section.brake.as_ref().map(brake))
         .scanning(section.scan.as_ref().map(scanning))
+        .index(section.index.then(|| index(section)))
         .host_path(section.path.get_ref().to_str())
         .rules(rules(section))
         .posix(section.posix)
@@ -58,6 +63,15 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         None if section.home.is_some() => share.off_core(),
         None => share.off_core_while_waiting(),
     }
+}
+
+/// An index with room for `index_files` files, and for the bytes that so many take at most.
+fn index(section: &ShareSection) -> IndexRules {
+    let usual = IndexRules::default();
+    let Some(max_files) = section.index_files else { return usual };
+    let file_bytes = usual.max_bytes / usual.max_files;
+    let max_bytes = max_files.saturating_mul(file_bytes).max(INDEX_LEAST_BYTES);
+    IndexRules { max_files, max_bytes }
 }
 
 const fn compress(choice: Option<CompressChoice>) -> Compress {

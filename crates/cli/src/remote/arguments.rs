@@ -288,7 +288,17 @@ pub(crate) struct Du {
 #[derive(Debug, Args)]
 pub(crate) struct Find {
     /// Directory to search
-    pub(crate) url: Url,
+    #[arg(required_unless_present = "index")]
+    pub(crate) url: Option<Url>,
+    /// Search in the index of a share of this machine's server: SHARE or SHARE/FOLDER
+    #[arg(long, value_name = "SHARE", conflicts_with = "url")]
+    pub(crate) index: Option<String>,
+    /// Admin socket of that server [default: of the service, or of your own server]
+    #[arg(long, value_name = "PATH", requires = "index", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+    /// Use the server of this configuration
+    #[arg(long, value_name = "FILE", requires = "index", conflicts_with = "socket", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
     /// Name of the file, with * and ? as wildcards; ignores case
     #[arg(long, value_name = "PATTERN")]
     pub(crate) name: Option<String>,

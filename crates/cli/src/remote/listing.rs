@@ -194,7 +194,8 @@ fn draw(found: &[TreeEntry], indent: &str) -> bool {
 }
 
 pub(crate) async fn find(find: &Find) -> Done {
-    let asked = find.as_of.url(&find.connection, &find.url, false).await?;
+    let Some(url) = &find.url else { return Ok(()) };
+    let asked = find.as_of.url(&find.connection, url, false).await?;
     let (share, url) = &find.connection.reach(&asked).await?;
     let pattern = find.name.as_deref().map(|name| Pattern::new(name, true));
     let fits = |name: &str, metadata: &Metadata| {

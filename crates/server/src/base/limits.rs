@@ -1,6 +1,7 @@
 //! Named limits of the server.
 
 mod clients;
+mod indexes;
 mod logs;
 mod memory;
 mod names;
@@ -12,6 +13,7 @@ mod shares;
 mod threads;
 
 pub use clients::*;
+pub use indexes::*;
 pub use logs::*;
 pub use memory::*;
 pub use names::*;

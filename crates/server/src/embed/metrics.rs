@@ -73,6 +73,10 @@ pub struct Metrics {
     pub scan_failures: u64,
     /// Files that wait for a scan or are being scanned.
     pub scans_waiting: usize,
+    /// Files and folders in the indexes of shares.
+    pub index_files: u64,
+    /// Bytes of these indexes.
+    pub index_bytes: u64,
 }
 
 impl Metrics {
@@ -91,6 +95,9 @@ impl Metrics {
         let own = shares.iter().filter(|share| !share.is_exposed);
         let saved_in_answers = own.map(|share| share.saved.load(Ordering::Relaxed)).sum();
         let scans = scan_counts(&shares);
+        let indexes = shares.iter().filter(|share| !share.is_exposed);
+        let indexes: Vec<_> =
+            indexes.filter_map(|share| share.index.as_ref().map(|index| index.state())).collect();
         Self {
             brake_alarms: brakes().map(|brake| brake.alarms()).sum(),
             braked_clients: brakes().map(|brake| brake.held().len()).sum(),
@@ -120,6 +127,8 @@ impl Metrics {
             scan_finds: scans.finds,
             scan_failures: scans.failures,
             scans_waiting: scans.waiting,
+            index_files: indexes.iter().map(|index| index.files).sum(),
+            index_bytes: indexes.iter().map(|index| index.bytes).sum(),
         }
     }
 }

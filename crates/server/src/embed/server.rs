@@ -7,12 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use frevo_index::{Cursor, Query};
 use frevo_net::buffer::{self, budget};
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::file_io::{self, IoRoad};
 use frevo_net::frame_reader::FrameReader;
 use frevo_net::transport::Stream;
 use frevo_rpc::fsrvp::ShadowCopySets;
+use frevo_store::Name;
+use frevo_store::name::Rules;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -34,6 +37,7 @@ use crate::objects::review::Reviewed;
 use crate::objects::server::ServerState;
 use crate::objects::shadow_copies::{self, Snapshotter};
 use crate::serve::{Listeners, RpcListeners, serve};
+use crate::shares::index::{FoundPage, SearchError};
 use crate::shares::share::{Share, Shares, Target};
 use crate::shares::target_servers::TargetServer;
 
@@ -375,6 +379,29 @@ impl Server {
             }
         }
         shares
+    }
+
+    /// Carries out a part of a search in the index of a share, as [`FoundPage`] tells, for an administrator of the
+    /// host: no file is hidden. `folder` is a path in the share, with `\` between names. It may wait for the share's
+    /// disk.
+    ///
+    /// # Errors
+    /// There is no such share, folder or index, or the query has too many conditions.
+    #[doc(hidden)]
+    pub fn search(
+        &self,
+        share: &str,
+        folder: &str,
+        query: &Query,
+        after: Option<Cursor>,
+        most: usize,
+    ) -> Result<FoundPage, SearchError> {
+        let shares = self.0.state.shares();
+        let share = shares.find(share).filter(|share| share.life.takes_new());
+        let searcher = share.and_then(|share| share.administrators_searcher());
+        let searcher = searcher.ok_or(SearchError::NoIndex)?;
+        let folder = Name::parse(folder, Rules::Windows).map_err(|_| SearchError::NoFolder)?;
+        searcher.search(&folder, query, after, most)
     }
 
     /// True from the time when [`Self::serve`] accepts connections until [`Self::stop`].

@@ -249,6 +249,7 @@ fn share_status(share: &Share, counts: &ShareCounts) -> ShareStatus {
         write_once: share.write_once.is_some(),
         brake: share.brake.as_deref().map(brake_status),
         scanned: share.scanning.is_some(),
+        index: share.index.as_ref().filter(|_| !share.is_exposed).map(|index| index.state()),
         guests: share.guest_access().map(|_| match share.lets_guests_write() {
             true => "write",
             false => "read",

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::objects::activity::{BUCKETS, CLASSES, Class, Latencies, Totals, bucket_end};
+use crate::shares::index::IndexState;
 use crate::shares::life::ShareLife;
 
 /// The parts of a [`Status`] that are asked for.
@@ -354,6 +355,8 @@ pub struct ShareStatus {
     pub brake: Option<BrakeStatus>,
     /// True if files are scanned for viruses.
     pub scanned: bool,
+    /// How far the index of names, sizes and dates is. None without one.
+    pub index: Option<IndexState>,
     /// `read` or `write`: the rights of clients without an account. None where the share lets no guest
     /// in.
     pub guests: Option<&'static str>,

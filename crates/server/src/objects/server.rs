@@ -58,6 +58,7 @@ use crate::objects::settings::Settings;
 use crate::objects::shadow_copies::ShadowCopies;
 use crate::objects::witness::Witness;
 use crate::shares::exposed::Exposed;
+use crate::shares::index::ShareIndex;
 use crate::shares::life::Change;
 use crate::shares::share::{Share, Shares, Uses};
 use crate::shares::share_editor::ShareEditor;
@@ -118,6 +119,8 @@ pub struct ServerState {
     pub(crate) rates: Rates,
     /// The capture of messages, if there is one.
     pub(crate) captures: Captures,
+    /// The indexes of shares whose threads run.
+    indexes: Mutex<Vec<Arc<ShareIndex>>>,
     /// Registrations of clients that use other nodes of the cluster.
     pub(crate) witness: Arc<Witness>,
     /// Bytes by which compression has made requests shorter.
@@ -149,6 +152,16 @@ fn processors() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
+/// Returns the memory that the host's file systems keep for the server.
+#[cfg(feature = "posix")]
+fn host_cache() -> crate::objects::ledger::Cache {
+    crate::objects::ledger::Cache {
+        bytes: crate::base::host::remembered_bytes,
+        forget: crate::base::host::forget_remembered,
+        watched: crate::base::host::watched_bytes,
+    }
+}
+
 impl ServerState {
     /// True if it listens for RDMA.
     pub fn listens_for_rdma(&self) -> bool {
@@ -169,6 +182,7 @@ impl ServerState {
         let server = Arc::new(Self {
             rates: Rates::new(&settings.rates, &settings.storage_policies),
             captures: Captures::default(),
+            indexes: Mutex::default(),
             settings: ArcSwap::from_pointee(settings),
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
@@ -210,11 +224,7 @@ impl ServerState {
             rpc_port: OnceLock::new(),
         });
         #[cfg(feature = "posix")]
-        server.ledger.set_cache(crate::objects::ledger::Cache {
-            bytes: crate::base::host::remembered_bytes,
-            forget: crate::base::host::forget_remembered,
-            watched: crate::base::host::watched_bytes,
-        });
+        server.ledger.set_cache(host_cache());
         server.want_names(&server.settings(), &server.shares());
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();
@@ -273,9 +283,27 @@ impl ServerState {
             let shares = shares.exposing(&exposed, &self.shares());
             self.shares.store(Arc::new(shares));
         }
+        self.start_indexes();
         let before = self.accounts.swap(Arc::new(accounts));
         self.host_ids.forget();
         before
+    }
+
+    /// Starts the indexes of the shares, ends those of shares that have none any more, and has them hear of
+    /// changes.
+    pub(crate) fn start_indexes(&self) {
+        let shares = self.shares.load_full();
+        let indexes = shares.all().filter(|share| !share.is_exposed);
+        let indexes: Vec<_> = indexes.filter_map(|share| share.index.clone()).collect();
+        let listeners = shares.all().filter_map(|share| share.index_listener(&shares)).collect();
+        let before = std::mem::replace(&mut *self.indexes.lock(), indexes.clone());
+        for index in before {
+            if !indexes.iter().any(|stays| Arc::ptr_eq(stays, &index)) {
+                index.stop();
+            }
+        }
+        self.files.watches.set_listeners(listeners);
+        shares.all().for_each(|share| share.start_index());
     }
 
     /// Changes the shares that serve snapshots.

@@ -71,6 +71,7 @@ pub(crate) async fn serve(
         accepted.extend(mapper.into_iter().map(|it| (it, Served::Rpc(Port::Mapper))));
     }
     server.start_scavenger();
+    server.start_indexes();
     let mut accepting = JoinSet::new();
     accepting.spawn(idle::watch(Arc::clone(&server)));
     let (ambient, sharing) = (Arc::clone(&server.ambient), Arc::clone(&server));

@@ -76,6 +76,7 @@ impl Exposed {
             life: plain.life,
             user_folders: None,
             namespace: None,
+            index: None,
             slowness: Arc::clone(&base.slowness),
             ..base
         }

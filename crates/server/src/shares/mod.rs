@@ -16,6 +16,7 @@ pub mod folders;
 pub(crate) mod folders;
 pub(crate) mod guests;
 pub(crate) mod impersonation;
+pub(crate) mod index;
 pub(crate) mod life;
 pub(crate) mod namespace;
 pub(crate) mod namespace_editor;

@@ -9,7 +9,9 @@ use std::sync::atomic::AtomicU64;
 
 use frevo_dfs::Namespaces;
 use frevo_store::Vfs;
+use frevo_store::security::Token;
 use frevo_store::state::Epoch;
+use frevo_store::watch::Listener;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
@@ -27,6 +29,7 @@ use crate::shares::brake::{Brake, BrakeAction};
 use crate::shares::exposed::Exposed;
 use crate::shares::guests::GuestAccess;
 use crate::shares::impersonation;
+use crate::shares::index::{Indexed, Overlap, Searcher, ShareIndex, Viewer};
 use crate::shares::life::Life;
 use crate::shares::namespace::{LinkedVfs, Published, SambaVfs};
 use crate::shares::recycle::RecyclingVfs;
@@ -196,6 +199,8 @@ pub struct Share {
     pub(crate) brake: Option<Arc<Brake>>,
     /// The scans of its files for viruses; none: they are not scanned.
     pub(crate) scanning: Option<Arc<Scanning>>,
+    /// The index of its names, sizes and dates; none: there is nothing to search in.
+    pub(crate) index: Option<Arc<ShareIndex>>,
 }
 
 /// The type of a share of a cluster, MS-SRVS 2.2.2.4.
@@ -312,6 +317,7 @@ impl Share {
             write_once: None,
             brake: None,
             scanning: None,
+            index: None,
         }
     }
 
@@ -471,6 +477,65 @@ impl Share {
         self.posix && self.vfs().is_some_and(|vfs| vfs.volume().posix_names)
     }
 
+    /// The index, as the user of this share may search it. The share is the one that the user has: from
+    /// [`Self::acting_for`]. None without an index.
+    #[allow(dead_code, reason = "clients search by Spotlight")]
+    pub(crate) fn searcher<'a>(&'a self, token: &'a Token) -> Option<Searcher<'a>> {
+        let index = self.index.as_deref().filter(|_| !self.is_exposed)?;
+        let viewer = Viewer {
+            files: self.vfs()?,
+            token: Some(token),
+            hides_unreadable: self.hide_unreadable,
+            bin: self.recycle.as_ref().map(|bin| &*bin.folder),
+        };
+        Some(Searcher { index, viewer })
+    }
+
+    /// The index, as an administrator of the host may search it, to whom no file is hidden.
+    pub(crate) fn administrators_searcher(&self) -> Option<Searcher<'_>> {
+        let index = self.index.as_deref().filter(|_| !self.is_exposed)?;
+        let bin = self.recycle.as_ref().map(|bin| &*bin.folder);
+        let viewer = Viewer { files: self.vfs()?, token: None, hides_unreadable: false, bin };
+        Some(Searcher { index, viewer })
+    }
+
+    /// The ear of its index for changes through all of `shares`. None without an index.
+    pub(crate) fn index_listener(&self, shares: &Shares) -> Option<Listener> {
+        let index = self.index.as_ref().filter(|_| !self.is_exposed)?;
+        let others = shares.all().filter(|other| !other.is_exposed).filter_map(|other| {
+            let (path, own) = (other.host_path.as_deref()?, self.host_path.as_deref()?);
+            Overlap::of(other.vfs()?, path, own)
+        });
+        Some(index.listener(others.collect()))
+    }
+
+    /// Starts the thread of its index, if it has one that does not run yet.
+    pub(crate) fn start_index(&self) {
+        let Some(index) = self.index.as_ref().filter(|_| !self.is_exposed) else { return };
+        let Some(files) = self.vfs() else { return };
+        let indexed = Indexed {
+            name: self.name.clone(),
+            files: Arc::clone(files),
+            bin: self.recycle.as_ref().map(|bin| bin.folder.clone()),
+            life: Arc::clone(&self.life),
+        };
+        if let Err(error) = index.start(indexed) {
+            tracing::error!(target: "frevo::index", share = %self.name, %error,
+                "cannot start a thread for the index; nothing is found in this share");
+        }
+    }
+
+    /// True if its index goes on as that of `old`, of the same folder and with the same rules.
+    fn has_index_of(&self, old: &Self) -> bool {
+        let rules = |share: &Self| share.index.as_ref().map(|index| index.rules());
+        let bin = |share: &Self| share.recycle.as_ref().map(|bin| bin.folder.clone());
+        let folder = |share: &Self| share.vfs().map(|vfs| vfs.folder_id());
+        rules(self) == rules(old)
+            && bin(self) == bin(old)
+            && self.host_path == old.host_path
+            && (self.host_path.is_some() || folder(self) == folder(old))
+    }
+
     /// The name, which clients compare without case.
     pub fn name(&self) -> &str {
         &self.name
@@ -611,6 +676,9 @@ impl Shares {
             share.life = Arc::clone(&old.life);
             if let (Some(brake), Some(old)) = (&mut share.brake, &old.brake) {
                 *brake = Arc::new(Brake::clone(brake).following(old));
+            }
+            if share.has_index_of(old) {
+                share.index.clone_from(&old.index);
             }
             if let (Some(bin), Some(old)) = (&mut share.recycle, &old.recycle) {
                 Arc::make_mut(bin).counts = Arc::clone(&old.counts);

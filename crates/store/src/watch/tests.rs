@@ -560,3 +560,34 @@ fn a_crowd_of_watches_leaves_no_room() {
         assert!(room <= 64, "room for {room}");
     }
 }
+
+#[test]
+fn a_listener_hears_of_all_changes_without_a_watch() {
+    let watches = Watches::default();
+    let heard = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let ear = Arc::clone(&heard);
+    let listener = Listener::new(move |folder_id, change: &HostChange<'_>| {
+        ear.lock().push(match change {
+            HostChange::Change { action, name, .. } => {
+                let action = if *action == NotifyAction::ADDED { "ADDED" } else { "REMOVED" };
+                alloc::format!("{} {action} {name}", folder_id.0)
+            }
+            HostChange::Renamed { from, to, .. } => alloc::format!("{} {from} {to}", folder_id.0),
+            HostChange::Lost => String::from("lost"),
+        });
+    });
+    let report = |watches: &Watches| {
+        watches.report(HERE, &name("a"), NotifyAction::ADDED, NAMES);
+        watches.report_rename(HERE, &name("a"), &name("b\\c"), NAMES);
+        watches.report(FolderId(2), &name("d"), NotifyAction::REMOVED, NAMES);
+    };
+    report(&watches);
+    assert!(watches.is_empty() && heard.lock().is_empty());
+    watches.set_listeners(Vec::from([listener]));
+    report(&watches);
+    assert!(!watches.is_empty());
+    assert_eq!(*heard.lock(), ["1 ADDED a", "1 a b\\c", "2 REMOVED d"]);
+    watches.set_listeners(Vec::new());
+    report(&watches);
+    assert!(watches.is_empty() && heard.lock().len() == 3);
+}

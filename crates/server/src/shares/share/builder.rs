@@ -9,6 +9,7 @@ use crate::access::id_map::IdMap;
 use crate::audit::ShareAudit;
 use crate::shares::brake::{Brake, BrakeRules};
 use crate::shares::guests::GuestAccess;
+use crate::shares::index::{IndexRules, ShareIndex};
 use crate::shares::scanning::Scanning;
 use crate::shares::time_machine::Limit;
 use crate::shares::write_once::WriteOnce;
@@ -123,6 +124,14 @@ impl Share {
     #[must_use]
     pub fn scanning(self, scanning: impl Into<Option<Scanning>>) -> Self {
         Self { scanning: scanning.into().map(Arc::new), ..self }
+    }
+
+    /// Sets the rules of an index of its names, sizes and dates, in which clients search. None: there is none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn index(self, rules: impl Into<Option<IndexRules>>) -> Self {
+        let index = rules.into().map(|rules| Arc::new(ShareIndex::new(rules)));
+        Self { index, ..self }
     }
 
     /// Sets the rights of clients without an account. None: there are no guests.
