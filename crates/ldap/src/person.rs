@@ -254,7 +254,6 @@ fn first_name(dn: &str, attribute: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::message::Attribute;
-    use alloc::vec;
     use frevo_auth::Zeroizing;
     use proptest::prelude::*;
 

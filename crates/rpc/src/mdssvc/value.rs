@@ -35,13 +35,13 @@ pub enum Value {
     /// A text in UTF-16.
     WideText(String),
     /// An array.
-    Array(Vec<Value>),
+    Array(Vec<Self>),
     /// A dictionary: keys, which are texts, each before its value.
-    Dictionary(Vec<Value>),
+    Dictionary(Vec<Self>),
     /// Numbers of files.
     Cnids(Cnids),
     /// Attributes of files: a message in the message.
-    FileMeta(Vec<Value>),
+    FileMeta(Vec<Self>),
 }
 
 /// Numbers of files, by which a client names what a query has found.

@@ -95,7 +95,7 @@ fn conditions_are_joined() {
     // && binds more tightly than ||.
     let pair = and(vec![b.clone(), c.clone()]);
     assert_eq!(query("a || b && c"), or(vec![a.clone(), pair]));
-    let pair = or(vec![a.clone(), b.clone()]);
+    let pair = or(vec![a.clone(), b]);
     assert_eq!(query("((a || b)) && !c"), and(vec![pair.clone(), not(&c)]));
     assert_eq!(query("!(a || b)"), not(&pair));
     assert_eq!(parsed("kMDItemFSName != \"a\""), not(&a));
