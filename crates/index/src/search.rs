@@ -1,5 +1,6 @@
 //! A search: the entries that a query is true of, some at a time.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -67,7 +68,7 @@ enum Condition {
     Or(Vec<Self>),
     /// One condition, in a list so that it is on the heap.
     Not(Vec<Self>),
-    Name(Needle),
+    Name(Box<Needle>),
     Kind(Kind),
     Size(Bounds<u64>),
     Modified(Bounds<i64>),
@@ -103,7 +104,7 @@ fn prepare(query: &Query, depth: usize, count: &mut usize) -> Result<Condition, 
         Query::Name(Text { text, .. }) if text.len() > TEXT_BYTES => {
             return Err(BadQuery::TextTooLong);
         }
-        Query::Name(text) => Condition::Name(Needle::new(text)),
+        Query::Name(text) => Condition::Name(Box::new(Needle::new(text))),
         Query::Kind(kind) => Condition::Kind(*kind),
         Query::Size(bounds) => Condition::Size(*bounds),
         Query::Modified(bounds) => Condition::Modified(*bounds),

@@ -74,7 +74,9 @@ pub enum Reported {
 /// A callback for all changes that the server makes, whichever watches there are. It is called with locks held: it
 /// must be quick, and must not look at files.
 #[derive(Clone)]
-pub struct Listener(Arc<dyn Fn(FolderId, &HostChange<'_>) + Send + Sync>);
+pub struct Listener(Arc<Tell>);
+
+type Tell = dyn Fn(FolderId, &HostChange<'_>) + Send + Sync;
 
 impl Listener {
     /// Returns a listener that is told the folder that names are relative to, and the change.
