@@ -39,8 +39,8 @@ fn check_braked(rq: &Request<'_>, braked: &Braked) -> Result<(), Refusal> {
         Grip::Held if changes(rq) => Err(Status::ACCESS_DENIED.into()),
         Grip::Free | Grip::Slowed | Grip::Held => Ok(()),
         Grip::Cut => {
-            if let Some(session) = &rq.session {
-                rq.server().dismiss_session(session, CUT);
+            if let Some(session) = rq.session.as_ref().filter(|_| braked.begins_to_end()) {
+                rq.server().dismiss_apart(session, CUT);
             }
             Err(Status::USER_SESSION_DELETED.into())
         }

@@ -74,8 +74,10 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     let max_output = request.max_output_response.min(room);
     let call = Call { rq, input: request.input, max_output };
     let file = rq.open.as_ref().and_then(|open| open.file().ok());
-    let is_watched = row.changes && file.is_some_and(|file| file.brake.is_some());
-    let source = if is_watched { copying(rq).source } else { None };
+    let offloaded = match file.filter(|file| file.brake.is_some()) {
+        Some(_) if row.act == Act::OffloadWrite => copying(rq).source,
+        _ => None,
+    };
     let mut kept = file.filter(|_| row.changes).map(|file| guarded(row, file));
     let acted = act(&call, row.act).await;
     out.note_moved(rq.pace.moved.get());
@@ -84,8 +86,8 @@ pub(crate) async fn handle(rq: &Request<'_>, out: &mut Response) -> Outcome {
     }
     drop(kept);
     let (output, status) = acted?;
-    if let Some(source) = &source {
-        call.open()?.brake_copied(call.open()?.file()?, source.file()?);
+    if row.recorded == Recorded::Data && file.is_some_and(|file| file.brake.is_some()) {
+        tell_brake(&call, row.act, offloaded.as_deref())?;
     }
     audit(&call, row);
     if row.changes && row.act != Act::CopyChunk {
@@ -159,6 +161,30 @@ pub(crate) fn copying(rq: &Request<'_>) -> Copying {
         Some(Act::OffloadWrite) => offload::asked(rq, request.input),
         _ => Copying::default(),
     }
+}
+
+/// Tells the brake of a change of data, but for copies of chunks and shared extents, which tell it themselves.
+fn tell_brake(call: &Call<'_>, act: Act, offloaded: Option<&Open>) -> Result<(), Status> {
+    let (open, file) = (call.open()?, call.file()?);
+    match (act, offloaded) {
+        (Act::SetZeroData, _) => {
+            // MS-FSCC 2.3.85: FileOffset and BeyondFinalZero.
+            let field = |at: usize| call.input.get(at..).and_then(<[u8]>::first_chunk);
+            let [offset, beyond] =
+                [0, 8].map(|at| field(at).map_or(0, |it| u64::from_le_bytes(*it)));
+            if offset < beyond {
+                open.brake_zeroed(file, offset);
+            }
+        }
+        (Act::OffloadWrite, Some(source)) => {
+            let source = source.file()?;
+            let length = source.stat().map_or(0, |stat| stat.end_of_file);
+            open.brake_copied(file, source, [0, 0], length);
+        }
+        (Act::Trim | Act::OffloadWrite, _) => open.brake_zeroed(file, 0),
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Runs the handler of a control code.

@@ -258,14 +258,14 @@ fn braked(
         return Ok(None);
     }
     let shares = rq.server().shares();
+    let domain_sids = rq.server().domain_names.sids();
+    let caller = caller(rq, identity, &domain_sids);
     let mut brakes = shares.all().filter_map(|share| share.brake.as_ref());
-    if brakes.any(|brake| brake.refuses(&identity.user)) {
+    if brakes.any(|brake| brake.refuses(&caller)) {
         audited::connect_refused(rq, &share.name, Status::ACCESS_DENIED, braking::CUT);
         return Err(Status::ACCESS_DENIED);
     }
     let Some(brake) = &share.brake else { return Ok(None) };
-    let domain_sids = rq.server().domain_names.sids();
-    let caller = caller(rq, identity, &domain_sids);
     Ok(brake.client(&caller).filter(|_| !share.read_only))
 }
 

@@ -1,5 +1,7 @@
 //! The changes of files that the brake of a share hears of, and what it tells when it takes hold.
 
+use std::sync::Arc;
+
 use frevo_store::vfs::Kind as FileKind;
 use frevo_store::{FileKey, Name, Stat};
 use frevo_wire::command::create::CreateAction;
@@ -9,7 +11,7 @@ use crate::objects::kick::{Kick, hex};
 use crate::objects::open::{FileOpen, Open};
 use crate::objects::server::ServerState;
 use crate::objects::tree_connect::TreeConnect;
-use crate::shares::brake::{Alarm, BrakeAction, OpenedAs, Seen, Watched};
+use crate::shares::brake::{Alarm, BrakeAction, By, Copied, OpenedAs, Seen, Watched};
 
 /// Looks at a file that `tree` opens, and has made or emptied if `action` says so. None without a brake, and for
 /// all that it does not look at: folders, streams, and exceptions.
@@ -28,8 +30,8 @@ pub(crate) fn watch(
         CreateAction::OPENED => OpenedAs::Found,
         _ => OpenedAs::Emptied,
     };
-    let (session, end) = (session_of(tree), stat.end_of_file);
-    Watched::new(braked, session, stat.key, name, end, opened).map(Box::new)
+    let by = By { braked: Arc::clone(braked), session: session_of(tree) };
+    Watched::new(&by, stat.key, name, stat.end_of_file, opened).map(Box::new)
 }
 
 fn session_of(tree: &TreeConnect) -> u64 {
@@ -37,59 +39,102 @@ fn session_of(tree: &TreeConnect) -> u64 {
 }
 
 /// Writes the first change of a file's data to the journal.
-fn note_change(watched: &Watched, file: &FileOpen) {
+fn note_change(watched: &Watched, by: &By, file: &FileOpen) {
     if watched.is_unknown() {
-        watched.changed(&file.name(), file.key());
+        watched.changed(by, &file.name(), file.key());
     }
 }
 
 /// The changes that the brake of the share is told of, after they were made. Without a brake they cost one branch.
 impl Open {
+    /// The file as the brake looks at it, and the client of the tree connect that the Open has by now.
+    #[inline]
+    fn watched<'a>(&self, file: &'a FileOpen) -> Option<(&'a Watched, By)> {
+        file.brake.as_deref().and_then(|watched| Some((watched, self.brake_by()?)))
+    }
+
+    fn brake_by(&self) -> Option<By> {
+        let tree = self.tree();
+        let braked = Arc::clone(tree.braked.as_ref()?);
+        Some(By { braked, session: session_of(&tree) })
+    }
+
     /// Data was written.
     #[inline]
     pub(crate) fn brake_wrote(&self, file: &FileOpen, offset: u64, data: &[u8]) {
-        if let Some(watched) = &file.brake {
-            note_change(watched, file);
-            self.tell_of(watched.wrote(file.key(), offset, data));
+        if let Some((watched, by)) = self.watched(file) {
+            note_change(watched, &by, file);
+            self.tell_of(watched.wrote(&by, file.key(), offset, data));
         }
     }
 
-    /// The server has copied data of `source`.
-    pub(crate) fn brake_copied(&self, file: &FileOpen, source: &FileOpen) {
-        if let Some(watched) = &file.brake {
-            note_change(watched, file);
-            self.tell_of(watched.copied(file.key(), source.key()));
+    /// The server has copied `length` bytes of `source` from one place to another.
+    pub(crate) fn brake_copied(
+        &self,
+        file: &FileOpen,
+        source: &FileOpen,
+        [from, to]: [u64; 2],
+        length: u64,
+    ) {
+        if let Some((watched, by)) = self.watched(file) {
+            note_change(watched, &by, file);
+            let read = |at: u64, into: &mut [u8]| source.node.read_at(at, into).ok();
+            let copied = Copied { source: source.key(), from, to, length, read: &read };
+            self.tell_of(watched.copied(&by, file.key(), &copied));
+        }
+    }
+
+    /// A range from `offset` on was filled with zeros.
+    pub(crate) fn brake_zeroed(&self, file: &FileOpen, offset: u64) {
+        if let Some((watched, by)) = self.watched(file) {
+            note_change(watched, &by, file);
+            self.tell_of(watched.zeroed(&by, file.key(), offset));
         }
     }
 
     /// The size was set.
     pub(crate) fn brake_resized(&self, file: &FileOpen) {
-        if let Some(watched) = &file.brake
+        if let Some((watched, by)) = self.watched(file)
             && let Ok(stat) = file.stat()
         {
-            note_change(watched, file);
-            watched.resized(file.key(), &file.name(), stat.end_of_file);
+            note_change(watched, &by, file);
+            watched.resized(&by, file.key(), &file.name(), stat.end_of_file);
         }
     }
 
-    /// The file has another name, or one more, in place of `replaced`.
+    /// The Open is closed.
+    #[inline]
+    pub(crate) fn brake_closed(&self, file: &FileOpen) {
+        if let Some((watched, by)) = self.watched(file) {
+            self.tell_of(watched.closed(&by, file.key()));
+        }
+    }
+
+    /// The file has another name, in place of `replaced`.
     pub(crate) fn brake_renamed(
         &self,
         file: &FileOpen,
         names: [&Name; 2],
         replaced: Option<FileKey>,
     ) {
-        if let Some(watched) = &file.brake {
-            self.tell_of(watched.renamed(file.key(), names, replaced));
+        if let Some((_, by)) = self.watched(file) {
+            self.tell_of(Watched::renamed(&by, file.key(), names, replaced));
+        }
+    }
+
+    /// The file has one more name, in place of `replaced`.
+    pub(crate) fn brake_linked(&self, file: &FileOpen, name: &Name, replaced: Option<FileKey>) {
+        if let Some((_, by)) = self.watched(file) {
+            self.tell_of(Watched::linked(&by, file.key(), name, replaced));
         }
     }
 
     /// A name of the file was removed.
     pub(crate) fn brake_removed(&self, file: &FileOpen, name: &Name) {
-        if let Some(watched) = &file.brake
-            && name.stream().is_none()
+        if name.stream().is_none()
+            && let Some((_, by)) = self.watched(file)
         {
-            self.tell_of(watched.removed(file.key(), name));
+            self.tell_of(Watched::removed(&by, file.key(), name));
         }
     }
 

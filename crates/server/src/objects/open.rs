@@ -315,6 +315,9 @@ impl Open {
             return left;
         }
         self.closing.notify_waiters();
+        if let OpenTarget::File(file) = &self.target {
+            self.brake_closed(file);
+        }
         let mut steps = Steps::default();
         self.leave_file(files, &mut steps, patience, &mut left);
         *self.lock_places.lock() = Vec::new();

@@ -510,6 +510,16 @@ impl ServerState {
         self.part_with(session, Parting::Told, why);
     }
 
+    /// [Ends](Self::dismiss_session) a session, one with many Opens on another thread.
+    pub fn dismiss_apart(self: &Arc<Self>, session: &Arc<Session>, why: &'static str) {
+        let is_small = session.work_to_end() <= CLOSED_ON_CORE || frevo_net::file_io::stays();
+        let (server, ended) = (Arc::clone(self), Arc::clone(session));
+        let end = move || server.dismiss_session(&ended, why);
+        if is_small || self.blocking_pool.run_for_core(end).is_err() {
+            self.dismiss_session(session, why);
+        }
+    }
+
     fn part_with(self: &Arc<Self>, session: &Session, parting: Parting, why: &'static str) {
         // A move that does not find the session any more waits for the close of its Opens.
         let trees = session.trees();

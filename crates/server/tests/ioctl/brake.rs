@@ -1,17 +1,21 @@
 //! The brake on ransomware: what the server sees of an attack, and what it then refuses.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use frevo_posix::{PosixOptions, PosixVfs};
 use frevo_server::access_rules::Names;
 use frevo_server::ambient::Host;
+use frevo_server::internal::limits::CLOSED_ON_CORE;
 use frevo_server::share::{BrakeAction, BrakeLimits, BrakeRules, Share};
 use frevo_server::{BrakeStatus, Kick};
+use frevo_wire::FileId;
 use frevo_wire::command::create::{CreateDisposition, CreateOptions};
 use frevo_wire::command::ioctl::CtlCode;
 use frevo_wire::dtyp::AccessMask;
 use frevo_wire::fscc::FileInfoClass;
+use serde_json::Value;
 use tokio::time::{Instant, advance};
 
 use super::calls::*;
@@ -43,15 +47,22 @@ fn rules(action: BrakeAction) -> BrakeRules {
 
 /// The share `office` with a brake and `FILES` files and one more, and `data` of the same folder without one.
 fn in_office(rules: BrakeRules, test: impl AsyncFnOnce(&World)) {
+    in_office_with(rules, None, test);
+}
+
+fn in_office_with(rules: BrakeRules, journal: Option<PathBuf>, test: impl AsyncFnOnce(&World)) {
     let dir = tempfile::tempdir().unwrap();
     let share = |name: &str| {
         let vfs = PosixVfs::open_root(dir.path(), PosixOptions::default()).unwrap();
         Share::disk(name, Arc::new(vfs))
     };
-    let shares = [share("office").brake(rules), share("data")];
+    let shares = [share("office").brake(rules).brake_journal(journal), share("data")];
     let embedded = serving(settings(), shares, Arc::new(Users), Arc::new(Host));
     let world = World::of(embedded, dir);
-    std::fs::create_dir(world.path("papers")).unwrap();
+    for folder in ["papers", "vm"] {
+        std::fs::create_dir(world.path(folder)).unwrap();
+    }
+    world.file("container", noise(99));
     for file in 0..=FILES {
         world.file(&paper(file).replace('\\', "/"), TEXT);
     }
@@ -99,10 +110,14 @@ enum Way {
     RenamedOver,
     Renamed,
     Copied,
+    CopiedFromOld,
+    ReplacedByCopy,
+    BehindAndZeroed,
+    MovedAside,
 }
 
 impl Way {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 12] = [
         Self::InPlace,
         Self::Truncated,
         Self::Overwritten,
@@ -111,6 +126,10 @@ impl Way {
         Self::RenamedOver,
         Self::Renamed,
         Self::Copied,
+        Self::CopiedFromOld,
+        Self::ReplacedByCopy,
+        Self::BehindAndZeroed,
+        Self::MovedAside,
     ];
 
     async fn encrypt(self, peer: &mut Peer, mount: &Mount, number: usize) {
@@ -150,6 +169,34 @@ impl Way {
                 rename(peer, mount, "temporary", &name).await;
             }
             Self::Renamed => rename(peer, mount, &name, &format!("{name}.locked")).await,
+            Self::CopiedFromOld => {
+                let file = peer.open_file(mount, &Want::existing(&name)).await;
+                copy_all(peer, mount, "container", file).await;
+                peer.close(mount, file).await;
+            }
+            Self::ReplacedByCopy => {
+                let file = peer.open_file(mount, &Want::file("temporary")).await;
+                copy_all(peer, mount, &name, file).await;
+                peer.close(mount, file).await;
+                rename(peer, mount, "temporary", &name).await;
+                Box::pin(Self::InPlace.encrypt(peer, mount, number)).await;
+            }
+            Self::BehindAndZeroed => {
+                let file = peer.open_file(mount, &Want::existing(&name)).await;
+                peer.write(mount, file, 3_000, &data).await;
+                let range = [0_u64.to_le_bytes(), 3_000_u64.to_le_bytes()].concat();
+                let zeroed = ioctl_draft(CtlCode::SET_ZERO_DATA, file, &range, 0);
+                peer.on(mount, zeroed).await.ok();
+                peer.close(mount, file).await;
+            }
+            Self::MovedAside => {
+                let aside = format!("vm\\{number}.docx");
+                rename(peer, mount, &name, &aside).await;
+                let file = peer.open_file(mount, &Want::existing(&aside)).await;
+                peer.write(mount, file, 0, &data).await;
+                peer.close(mount, file).await;
+                rename(peer, mount, &aside, &name).await;
+            }
             Self::Copied => {
                 let source = peer.open_file(mount, &Want::file("encrypted")).await;
                 peer.write(mount, source, 0, &data).await;
@@ -162,6 +209,14 @@ impl Way {
             }
         }
     }
+}
+
+async fn copy_all(peer: &mut Peer, mount: &Mount, from: &str, target: FileId) {
+    let source = peer.open_file(mount, &Want::existing(from)).await;
+    let resume = key(peer, mount, source).await;
+    let (status, _) = copy(peer, mount, target, resume, &[chunk(0, 0, 3_000)]).await;
+    assert_eq!(status, Status::SUCCESS);
+    peer.close(mount, source).await;
 }
 
 async fn new_file(peer: &mut Peer, mount: &Mount, name: &str, data: &[u8]) {
@@ -206,7 +261,6 @@ fn each_way_to_encrypt_is_found_at_the_limit_and_not_before() {
 #[test]
 fn work_is_no_attack() {
     in_office(rules(BrakeAction::Hold), async |world| {
-        std::fs::create_dir(world.path("vm")).unwrap();
         let (mut ann, hers) = session(world, "ann").await;
         for number in 0..3 * FILES {
             // Pictures come, are looked through, and some go; text is written; a database and a disk image live.
@@ -333,4 +387,118 @@ fn a_client_that_is_slowed_down_changes_one_thing_a_second() {
         }
         assert!(began.elapsed() < Duration::from_secs(1));
     });
+}
+
+/// Files that are left empty or filled with zeros count like removed ones, and a program that saves by truncation does
+/// not.
+#[test]
+fn wiped_files_count_as_removed() {
+    for (what, is_found) in
+        [("zeros", true), ("zero data", true), ("empty", true), ("saved", false)]
+    {
+        let limits =
+            BrakeLimits { deletions_per_minute: Some(5), ..rules(BrakeAction::Alarm).limits };
+        in_office(BrakeRules { limits, ..rules(BrakeAction::Alarm) }, async |world| {
+            let (mut ann, hers) = session(world, "ann").await;
+            for number in 0..FILES {
+                assert_eq!(brake(world).alarms, 0, "{what} {number}");
+                let want = match what {
+                    "empty" | "saved" => {
+                        Want::file(&paper(number)).disposition(CreateDisposition::OVERWRITE)
+                    }
+                    _ => Want::existing(&paper(number)),
+                };
+                let file = ann.open_file(&hers, &want).await;
+                let range = [0_u64.to_le_bytes(), 3_000_u64.to_le_bytes()].concat();
+                let zeroed = ioctl_draft(CtlCode::SET_ZERO_DATA, file, &range, 0);
+                match what {
+                    "zeros" => ann.write(&hers, file, 0, &[0; 3_000]).await,
+                    "zero data" => {
+                        ann.on(&hers, zeroed).await.ok();
+                    }
+                    "saved" => ann.write(&hers, file, 0, TEXT).await,
+                    _ => {}
+                }
+                ann.close(&hers, file).await;
+            }
+            let found = brake(world);
+            assert_eq!(found.alarms, u64::from(is_found), "{what}: {found:?}");
+            assert!(found.clients.iter().all(|client| client.pattern == "deletions"));
+        });
+    }
+}
+
+/// A client with many open files is cut off without them being closed on its core.
+#[test]
+fn a_session_with_many_files_is_cut_off() {
+    in_office(rules(BrakeAction::Cut), async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        for _ in 0..CLOSED_ON_CORE {
+            ann.open_file(&hers, &Want::existing(&paper(FILES))).await;
+        }
+        for number in 0..FILES {
+            let file = ann.open_file(&hers, &Want::existing(&paper(number))).await;
+            ann.write(&hers, file, 0, &noise(number)).await;
+        }
+        let want = Want::existing(&paper(0)).access(AccessMask::FILE_GENERIC_READ);
+        ann.create(&hers, &want).await.expect(Status::USER_SESSION_DELETED);
+        while !world.server.sessions().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// The events, paths and actions of a journal.
+fn journal(test: impl AsyncFnOnce(&World)) -> Vec<(String, String, String)> {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("office.jsonl");
+    in_office_with(rules(BrakeAction::Alarm), Some(path.clone()), test);
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = |line: &str| -> (String, String, String) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let text = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let to = text("to");
+        (text("event"), text("path"), if to.is_empty() { text("action") } else { to })
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn the_journal_has_what_was_changed_and_nothing_else() {
+    let lines = journal(async |world| {
+        let (mut ann, hers) = session(world, "ann").await;
+        // A copy that is refused changes nothing.
+        let file = ann.open_file(&hers, &Want::existing(&paper(0))).await;
+        let source = ann.open_file(&hers, &Want::existing("container")).await;
+        let resume = key(&mut ann, &hers, source).await;
+        for chunk in [chunk(0, 0, 0), chunk(1 << 20, 0, 3_000)] {
+            let (status, _) = copy(&mut ann, &hers, file, resume, &[chunk]).await;
+            assert_ne!(status, Status::SUCCESS);
+        }
+        ann.close(&hers, file).await;
+        let file = ann.open_file(&hers, &Want::existing(&paper(1))).await;
+        let range = [0_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat();
+        ann.on(&hers, ioctl_draft(CtlCode::SET_ZERO_DATA, file, &range, 0)).await.ok();
+        ann.close(&hers, file).await;
+        let file = ann.open_file(&hers, &Want::existing(&paper(2))).await;
+        copy_all(&mut ann, &hers, "container", file).await;
+        // One more name, and one in place of another file.
+        for name in ["linked", &paper(3)] {
+            ann.on(&hers, rename_draft(FileInfoClass::LINK, file, name, true)).await.ok();
+        }
+        ann.close(&hers, file).await;
+        rename(&mut ann, &hers, &paper(4), "moved").await;
+        delete(&mut ann, &hers, "moved").await;
+    });
+    let lines: Vec<[&str; 3]> = lines.iter().map(|(a, b, c)| [&**a, &**b, &**c]).collect();
+    let expected = [
+        ["write", "papers/1.docx", ""],
+        ["write", "papers/2.docx", ""],
+        ["create", "linked", ""],
+        ["delete", "papers/3.docx", "replaced"],
+        ["create", "papers/3.docx", ""],
+        ["rename", "papers/4.docx", "moved"],
+        ["delete", "moved", ""],
+    ];
+    assert_eq!(lines, expected);
 }

@@ -97,14 +97,18 @@ pub const REMOVE_AGAIN: Duration = Duration::from_secs(2);
 /// configuration says.
 pub const BRAKE_COUNT_MAX: u16 = 500;
 
-/// Files made or emptied by a client last that the brake knows; further ones count as files that were there before.
+/// Files made by a client last that the brake knows; further ones count as files that were there before. And the most of
+/// old files that it has emptied last, and of those that it has moved to an excepted place.
 pub const BRAKE_FRESH_FILES: usize = 256;
 
 /// Folders of a client in which the brake pairs new files with removed ones: those that changed last.
 pub const BRAKE_FOLDERS: usize = 128;
 
 /// Bytes that a tree connect is charged with in addition where the share has a brake.
-pub const BRAKE_CLIENT_BYTES: usize = 50 << 10;
+pub const BRAKE_CLIENT_BYTES: usize = 62 << 10;
+
+/// Addresses of an account that the brake of a share holds one by one. With so many the account is held at all others, too.
+pub const BRAKE_HELD_ADDRESSES: usize = 16;
 
 /// Clients that the brake of a share remembers without a tree connect, those that it has hold of not counted.
 pub const BRAKE_CLIENTS: usize = 256;

@@ -172,6 +172,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     if let Err(conflict) = check_locks(&from, source, to, target, &request.chunks) {
         return Progress::failed(conflict).answer();
     }
+    let places = first_places(&request.chunks);
     let job = Job {
         max_size: target.max_size,
         chunks: request.chunks,
@@ -186,6 +187,7 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
     };
     if progress.bytes != 0 {
         target.set_archive();
+        to.brake_copied(target, source, places, progress.bytes.into());
     }
     if progress.bytes != 0
         && target.has_mode(CreateOptions::WRITE_THROUGH)
@@ -197,6 +199,11 @@ pub(super) async fn handle(call: &Call<'_>) -> Answer {
         target.report_written(&call.rq.server().files);
     }
     progress.answer()
+}
+
+/// The places of the first chunk in source and target: those of the whole file without chunks.
+fn first_places(chunks: &[Chunk]) -> [u64; 2] {
+    chunks.first().map_or([0, 0], |chunk| [chunk.source_offset, chunk.target_offset])
 }
 
 /// Both files are asked one after the other: they may be the same.

@@ -84,7 +84,8 @@ async fn duplicate_from(call: &Call<'_>, request: &DuplicateExtents, is_atomic: 
     // Byte-range locks are not checked, because on Windows only ReFS supports this request, and it
     // ignores locks (MS-FSA 2.1.5.10.4, notes 91 and 92).
     share_within(call, source, target, copy).await?;
-    call.open()?.brake_copied(target, source);
+    let places = [copy.source_offset, copy.target_offset];
+    call.open()?.brake_copied(target, source, places, copy.length);
     written(call, target).await
 }
 

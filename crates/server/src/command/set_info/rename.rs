@@ -291,8 +291,8 @@ pub(super) fn link(
     }
     file.vfs.link(&*file.node, &wanted.name, wanted.replace).map_err(Fault::status)?;
     file.own_cell().note_linked();
+    open.brake_linked(file, &wanted.name, replaced.as_ref().map(|there| there.stat.key));
     if let Some(there) = replaced {
-        open.brake_renamed(file, [&file.name(), &wanted.name], Some(there.stat.key));
         there.went(open, files, &wanted.name);
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use frevo_store::FileKey;
 
 use crate::audit::{Audit, Event, File, Kind, Sink};
-use crate::base::limits::BRAKE_JOURNAL_BYTES;
+use crate::base::limits::{AUDIT_VALUE_BYTES, BRAKE_JOURNAL_BYTES};
 
 /// The journal of a share. Its thread and its file are made with the first change.
 #[derive(Debug)]
@@ -56,6 +56,13 @@ impl Journal {
 
     /// Queues a change of the file at `path`. It never waits.
     pub(crate) fn note(&self, by: Author<'_>, path: &str, key: FileKey, change: Change<'_>) {
+        let to = if let Change::Renamed(to) = change { to.len() } else { 0 };
+        if path.len().max(to) > AUDIT_VALUE_BYTES {
+            // It would be cut, and be the path of another file.
+            tracing::warn!(target: "frevo::brake", session = by.session,
+                "a change of a file with a very long path is not in the journal of the brake");
+            return;
+        }
         let Some(writer) = self.writer.get_or_init(|| self.start()) else { return };
         let kind = match change {
             Change::Made => Kind::Create,
@@ -154,6 +161,7 @@ mod tests {
         journal.note(by, "a\u{202e}b\n", key, Change::Made);
         journal.note(by, "a", key, Change::Renamed("b"));
         journal.note(by, "b", key, Change::Replaced);
+        journal.note(by, &"x/".repeat(AUDIT_VALUE_BYTES), key, Change::Made);
         drop(journal);
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> =

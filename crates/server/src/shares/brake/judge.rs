@@ -108,6 +108,14 @@ impl NameParts {
     }
 }
 
+/// Adds a file to a list, which forgets its oldest one when it is full.
+fn push(list: &mut VecDeque<Fresh>, one: Fresh) {
+    if list.len() >= BRAKE_FRESH_FILES {
+        list.pop_front();
+    }
+    list.push_back(one);
+}
+
 /// FNV-1a, which makes one number of a text at all times; letters of ASCII have no case.
 fn number(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
@@ -191,7 +199,13 @@ impl Changes {
 /// The judge of the changes of one client in one share. `now` is a time that never goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
+    /// Files that it has made.
     fresh: VecDeque<Fresh>,
+    /// Old files that it has emptied, and own ones that have taken the place of old ones. New files do not push them
+    /// out.
+    emptied: VecDeque<Fresh>,
+    /// Old files that it has moved to where changes are not looked at.
+    moved: VecDeque<File>,
     folders: VecDeque<Folder>,
     files: Changes,
     renames: Changes,
@@ -214,6 +228,41 @@ impl Judge {
         if self.fresh(file, now).is_none() {
             self.remember(file, place, true, now);
         }
+    }
+
+    /// The client has filled an old file with zeros, or left it empty. That counts as its removal.
+    pub(crate) fn wiped(
+        &mut self,
+        file: File,
+        limits: &BrakeLimits,
+        now: Duration,
+    ) -> Option<Finding> {
+        self.latest = now;
+        let is_own = self.fresh(file, now).is_some_and(|fresh| !fresh.is_emptied);
+        if is_own { None } else { self.count_removal(limits, now) }
+    }
+
+    /// True for a new file with data that does not compress.
+    pub(crate) fn is_noisy(&mut self, file: File, now: Duration) -> bool {
+        self.fresh(file, now).is_some_and(|fresh| fresh.is_noisy)
+    }
+
+    /// The client has moved a file to where changes are not looked at. Those of an old one still are.
+    pub(crate) fn moved_away(&mut self, file: File, now: Duration) {
+        self.latest = now;
+        let is_own = self.fresh(file, now).is_some_and(|fresh| !fresh.is_emptied);
+        if is_own || self.is_moved(file) {
+            return;
+        }
+        if self.moved.len() >= BRAKE_FRESH_FILES {
+            self.moved.pop_front();
+        }
+        self.moved.push_back(file);
+    }
+
+    /// True for an old file that was moved to where changes are not looked at.
+    pub(crate) fn is_moved(&self, file: File) -> bool {
+        self.moved.contains(&file)
     }
 
     /// The client has written data that does not compress. `is_over` if it has taken the place of other data.
@@ -242,17 +291,30 @@ impl Judge {
         self.pair(folder, file, limits, now)
     }
 
-    /// The client has had the data of a file copied to another one.
-    pub(crate) fn copied(
+    /// The client has given a file one more name, in place of `replaced` if it had been another's.
+    pub(crate) fn linked(
         &mut self,
-        from: File,
-        to: File,
-        is_over: bool,
+        file: File,
+        to: NameParts,
+        replaced: Option<File>,
         limits: &BrakeLimits,
         now: Duration,
     ) -> Option<Finding> {
-        let is_noisy = self.fresh(from, now).is_some_and(|fresh| fresh.is_noisy);
-        if is_noisy { self.noisy(to, is_over, limits, now) } else { None }
+        self.latest = now;
+        let replaced = replaced.filter(|there| !self.forget(*there, now));
+        let fresh = self.fresh(file, now).filter(|fresh| !fresh.is_emptied)?;
+        match (fresh.is_noisy, replaced) {
+            (true, Some(there)) => self.count_file(there, limits, now),
+            (true, None) => {
+                self.folder(to.folder, now, |it| it.noisy += 1);
+                self.pair(to.folder, file, limits, now)
+            }
+            (false, Some(_)) => {
+                self.stand_in(file, now);
+                None
+            }
+            (false, None) => None,
+        }
     }
 
     /// The client has renamed a file, in place of `replaced` if there was one.
@@ -280,6 +342,10 @@ impl Judge {
         };
         fresh.folder = to.folder;
         if !fresh.is_noisy {
+            // Data that it gets from now on takes the place of old data.
+            if replaced.is_some() {
+                self.stand_in(file, now);
+            }
             return None;
         }
         if from.folder != to.folder {
@@ -321,22 +387,34 @@ impl Judge {
 
     fn fresh(&mut self, file: File, now: Duration) -> Option<&mut Fresh> {
         let now = Moment::of(now);
-        let found = self.fresh.iter_mut().rev().find(|fresh| fresh.file == file);
+        let mut known = self.fresh.iter_mut().rev().chain(self.emptied.iter_mut().rev());
+        let found = known.find(|fresh| fresh.file == file);
         found.filter(|fresh| fresh.at.is_within(HOUR, now))
+    }
+
+    /// A file that the client has made has taken the place of an old one.
+    fn stand_in(&mut self, file: File, now: Duration) {
+        let Some(at) = self.fresh.iter().position(|fresh| fresh.file == file) else { return };
+        let Some(gone) = self.fresh.remove(at) else { return };
+        push(&mut self.emptied, Fresh { at: Moment::of(now), is_emptied: true, ..gone });
     }
 
     fn remember(&mut self, file: File, place: NameParts, is_emptied: bool, now: Duration) {
         self.latest = now;
         self.fresh.retain(|one| one.file != file);
-        if self.fresh.len() >= BRAKE_FRESH_FILES {
-            self.fresh.pop_front();
+        self.emptied.retain(|one| one.file != file);
+        if !is_emptied {
+            self.moved.retain(|moved| *moved != file);
         }
         let (at, folder) = (Moment::of(now), place.folder);
-        self.fresh.push_back(Fresh { at, file, folder, is_emptied, is_noisy: false });
+        let list = if is_emptied { &mut self.emptied } else { &mut self.fresh };
+        push(list, Fresh { at, file, folder, is_emptied, is_noisy: false });
     }
 
-    /// Forgets a file that has gone. True if the client had made it: it was no old one.
+    /// Forgets a file that has gone. True if the client had made it: it was no old one. A file that was emptied may have
+    /// another name.
     fn forget(&mut self, file: File, now: Duration) -> bool {
+        self.moved.retain(|moved| *moved != file);
         let Some(at) = self.fresh.iter().position(|fresh| fresh.file == file) else { return false };
         let Some(gone) = self.fresh.remove(at) else { return false };
         if gone.is_noisy
@@ -344,7 +422,7 @@ impl Judge {
         {
             folder.noisy = folder.noisy.saturating_sub(1);
         }
-        !gone.is_emptied && gone.at.is_within(HOUR, Moment::of(now))
+        gone.at.is_within(HOUR, Moment::of(now))
     }
 
     /// Changes the counts of a folder, which begin anew after a time.

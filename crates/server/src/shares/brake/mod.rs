@@ -13,7 +13,7 @@ mod watched;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use frevo_store::FileKey;
@@ -27,10 +27,10 @@ use journal::{Author, Change, Journal};
 pub use judge::BrakeLimits;
 pub(crate) use judge::Finding;
 use judge::{File, Judge, NameParts};
-use noise::is_noise;
+use noise::{Places, is_noise};
 use table::{Client, Gripped, Key, Table};
 pub(crate) use table::{Grip, Seen};
-pub(crate) use watched::{OpenedAs, Watched};
+pub(crate) use watched::{By, Copied, OpenedAs, Watched};
 
 /// The action of a brake that takes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +104,8 @@ pub(crate) struct Alarm {
 pub(crate) struct Braked {
     brake: Arc<Brake>,
     client: Arc<Client>,
+    /// True once the end of its session was begun.
+    is_ending: AtomicBool,
 }
 
 impl Brake {
@@ -143,12 +145,13 @@ impl Brake {
             return None;
         }
         let client = self.table.client(Key::of(caller), caller);
-        Some(Arc::new(Braked { brake: Arc::clone(self), client }))
+        let is_ending = AtomicBool::new(false);
+        Some(Arc::new(Braked { brake: Arc::clone(self), client, is_ending }))
     }
 
-    /// True while an account is refused since its session was ended.
-    pub(crate) fn refuses(&self, user: &str) -> bool {
-        self.table.refuses(user)
+    /// True while an account is refused since its session was ended; a guest at its address alone.
+    pub(crate) fn refuses(&self, caller: &Caller<'_>) -> bool {
+        self.table.refuses(&Key::of(caller))
     }
 
     /// Lets go of the clients that `which` picks, and forgets what they changed. Returns their number.
@@ -186,6 +189,27 @@ impl Braked {
         })
     }
 
+    /// True for an old file that the client has moved to where changes are not looked at.
+    fn has_moved(&self, file: File) -> bool {
+        self.client.judge.lock().is_moved(file)
+    }
+
+    /// True for a new file of the client with data that does not compress.
+    fn is_noisy(&self, file: File) -> bool {
+        let now = self.brake.table.clock.now();
+        self.client.judge.lock().is_noisy(file, now)
+    }
+
+    /// The places of data that are looked at.
+    fn places(&self) -> Places {
+        self.brake.table.places
+    }
+
+    /// True for the first call: the session of a client that is cut off ends once.
+    pub(crate) fn begins_to_end(&self) -> bool {
+        !self.is_ending.swap(true, Ordering::Relaxed)
+    }
+
     /// Tells the judge of a change by a session. Returns what has to be told if the brake takes hold.
     pub(crate) fn note(
         &self,
@@ -194,6 +218,10 @@ impl Braked {
     ) -> Option<Alarm> {
         let (rules, table) = (&self.brake.rules, &self.brake.table);
         let now = table.clock.now();
+        // Of a client that changes nothing any more nothing is remembered either.
+        if matches!(self.grip(), Grip::Held | Grip::Cut) {
+            return None;
+        }
         let finding = change(&mut self.client.judge.lock(), &rules.limits, now)?;
         table.alarms.fetch_add(1, Ordering::Relaxed);
         let until = now.saturating_add(rules.lasts);

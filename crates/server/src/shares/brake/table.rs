@@ -10,9 +10,9 @@ use std::time::Duration;
 use frevo_wire::fscc::fold_name;
 use parking_lot::Mutex;
 
-use super::{BrakeAction, Finding, Judge};
+use super::{BrakeAction, Finding, Judge, Places};
 use crate::access::access_rules::Caller;
-use crate::base::limits::{BRAKE_CLIENTS, BRAKE_IDLE};
+use crate::base::limits::{BRAKE_CLIENTS, BRAKE_HELD_ADDRESSES, BRAKE_IDLE};
 use crate::base::prefix::Prefix;
 use crate::base::rates::{Clock, Gate};
 
@@ -131,6 +131,10 @@ impl Client {
         }
         *self.gripped.lock() = Some(gripped);
         self.grip.store(gripped.grip() as u8, Ordering::Release);
+        if matches!(gripped.grip(), Grip::Held | Grip::Cut) {
+            // It changes nothing any more, and may be held for long: its files are forgotten.
+            self.judge.lock().pardon();
+        }
     }
 
     /// The hold on it. One whose time has passed ends.
@@ -173,23 +177,40 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(super) clock: Clock,
+    /// The places of data that are looked at.
+    pub(super) places: Places,
     clients: Mutex<HashMap<Key, Arc<Client>>>,
     pub(super) alarms: AtomicU64,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Self { clock: Clock::start(), clients: Mutex::default(), alarms: AtomicU64::new(0) }
+        let mut secret = [0; 8];
+        // Without random bytes the places are known, and the brake works all the same.
+        let _ = getrandom::fill(&mut secret);
+        Self {
+            clock: Clock::start(),
+            places: Places::of(u64::from_le_bytes(secret)),
+            clients: Mutex::default(),
+            alarms: AtomicU64::new(0),
+        }
     }
 }
 
 impl Table {
     /// The client of a key. Clients that nobody uses are forgotten after a time, or when there are many; those
-    /// that are held are not.
+    /// that are held are not. An account that is held at many addresses is held at each further one.
     pub(super) fn client(&self, key: Key, caller: &Caller<'_>) -> Arc<Client> {
         let now = self.clock.now();
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(&key) {
+            return Arc::clone(client);
+        }
+        let is_held = |(other, client): &(&Key, &Arc<Client>)| {
+            other.user == key.user && client.grip(self.clock) == Grip::Held
+        };
+        let mut held = clients.iter().filter(is_held);
+        if let Some((_, client)) = held.nth(BRAKE_HELD_ADDRESSES - 1) {
             return Arc::clone(client);
         }
         let is_idle = |client: &Arc<Client>| {
@@ -210,14 +231,15 @@ impl Table {
         self.clients.lock().values().cloned().collect()
     }
 
-    pub(super) fn refuses(&self, user: &str) -> bool {
+    /// True while the account of a key is cut off. Guests have no name: each is known by its address.
+    pub(super) fn refuses(&self, key: &Key) -> bool {
         let now = self.clock.now();
-        let is_cut = |client: &Client| {
+        let is_cut = |(other, client): (&Key, &Arc<Client>)| {
             client.grip.load(Ordering::Acquire) == Grip::Cut as u8
-                && fold_name(&client.user) == fold_name(user)
+                && if key.user.is_empty() { other == key } else { other.user == key.user }
                 && client.gripped_now(now).is_some()
         };
-        self.clients.lock().values().any(|client| is_cut(client))
+        self.clients.lock().iter().any(is_cut)
     }
 
     pub(super) fn held(&self) -> Vec<Seen> {

@@ -8,7 +8,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::access::domain_names::DomainSids;
-use crate::base::limits::{BRAKE_CLIENTS, BRAKE_IDLE};
+use crate::base::limits::{BRAKE_CLIENTS, BRAKE_HELD_ADDRESSES, BRAKE_IDLE};
 
 fn rules(action: BrakeAction) -> BrakeRules {
     BrakeRules {
@@ -27,6 +27,14 @@ fn rules(action: BrakeAction) -> BrakeRules {
 }
 
 fn client(brake: &Arc<Brake>, user: &str, address: &str) -> Option<Arc<Braked>> {
+    with_caller(user, address, |caller| brake.client(caller))
+}
+
+fn refuses(brake: &Brake, user: &str, address: &str) -> bool {
+    with_caller(user, address, |caller| brake.refuses(caller))
+}
+
+fn with_caller<T>(user: &str, address: &str, ask: impl FnOnce(&Caller<'_>) -> T) -> T {
     let (token, domain_sids) = (Token::nobody(), DomainSids::default());
     let address: IpAddr = address.parse().unwrap();
     let caller = Caller {
@@ -37,7 +45,7 @@ fn client(brake: &Arc<Brake>, user: &str, address: &str) -> Option<Arc<Braked>> 
         domain_sids: &domain_sids,
         address,
     };
-    brake.client(&caller)
+    ask(&caller)
 }
 
 /// Overwrites as many files as are needed.
@@ -88,12 +96,12 @@ async fn an_alarm_holds_nobody_and_the_others_end_but_for_a_hold() {
         let one = client(&brake, "ann", "192.0.2.1").unwrap();
         assert!(attack(&one).is_some());
         assert_eq!((one.grip(), one.gate().is_some()), (grip, action == BrakeAction::Slow));
-        assert_eq!(brake.refuses("ANN"), action == BrakeAction::Cut);
+        assert_eq!(refuses(&brake, "ANN", "192.0.2.9"), action == BrakeAction::Cut);
         advance(Duration::from_secs(599)).await;
         assert_eq!((one.grip(), brake.held().len()), (grip, 1), "{action:?}");
         advance(Duration::from_secs(1)).await;
         assert_eq!(one.grip() == Grip::Held, is_forever, "{action:?}");
-        assert_eq!((brake.refuses("ann"), one.gate().is_some()), (false, false));
+        assert_eq!((refuses(&brake, "ann", "192.0.2.1"), one.gate().is_some()), (false, false));
         assert_eq!(brake.held().len(), usize::from(is_forever));
     }
 }
@@ -131,4 +139,37 @@ async fn idle_clients_are_forgotten_and_held_ones_are_not() {
     let ann = client(&brake, "ann", "192.0.2.1");
     assert_eq!((count(&brake), brake.held().len()), (2, 1));
     drop(ann);
+}
+
+/// One that is cut off does not keep other guests out: they have no names.
+#[test]
+fn a_guest_that_is_cut_off_is_known_by_its_address() {
+    let brake = Arc::new(Brake::new(rules(BrakeAction::Cut)));
+    let one = client(&brake, "", "192.0.2.1").unwrap();
+    assert!(attack(&one).is_some());
+    assert!(refuses(&brake, "", "192.0.2.1"));
+    assert!(!refuses(&brake, "", "192.0.2.2") && !refuses(&brake, "ann", "192.0.2.1"));
+}
+
+/// With many addresses an account is held at all of them, and costs no more.
+#[test]
+fn an_account_with_many_addresses_is_held_as_a_whole() {
+    let brake = Arc::new(Brake::new(rules(BrakeAction::Hold)));
+    let address = |number: usize| format!("2001:db8:0:{number:x}::1");
+    for number in 0..BRAKE_HELD_ADDRESSES {
+        let one = client(&brake, "eve", &address(number)).unwrap();
+        assert_eq!(one.grip(), Grip::Free, "{number}");
+        assert!(attack(&one).is_some());
+        assert!(attack(&one).is_none(), "it is held");
+    }
+    for number in 0..1_000 {
+        assert_eq!(client(&brake, "eve", &address(number)).unwrap().grip(), Grip::Held);
+    }
+    assert_eq!(
+        (brake.table.len(), brake.held().len()),
+        (BRAKE_HELD_ADDRESSES, BRAKE_HELD_ADDRESSES)
+    );
+    assert_eq!(client(&brake, "ann", &address(0)).unwrap().grip(), Grip::Free);
+    assert_eq!(brake.release(|seen| seen.user == "eve"), BRAKE_HELD_ADDRESSES);
+    assert_eq!(client(&brake, "eve", &address(99)).unwrap().grip(), Grip::Free);
 }

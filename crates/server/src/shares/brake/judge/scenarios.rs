@@ -266,3 +266,108 @@ fn removals_are_judged_where_a_limit_is_set() {
         assert_eq!(found.count() > 0, is_found, "{limit:?}");
     }
 }
+
+/// A plain copy of the client's own takes the place of each old file, and is encrypted then, in whatever way it got there.
+#[test]
+fn a_plain_copy_that_is_encrypted_later_is_found() {
+    for is_linked in [false, true] {
+        let mut client = Client::new();
+        for file in 0..100 {
+            client.pass(50);
+            client.lost += 1;
+            let temporary = client.make("x.tmp", false);
+            let old = Some(File(OLD + file));
+            if is_linked {
+                let to = NameParts::of(&path(file));
+                let found = client.judge.linked(temporary, to, old, &LIMITS, client.now);
+                client.note(found);
+                client.remove(temporary, "x.tmp");
+            } else {
+                client.rename(temporary, "x.tmp", &path(file), old);
+            }
+            let found = client.judge.noisy(temporary, false, &LIMITS, client.now);
+            client.note(found);
+        }
+        assert_eq!(client.found, [(Pattern::Files, 40)], "{is_linked}");
+    }
+}
+
+/// Editors that save by way of a new file, and go on writing text into it.
+#[test]
+fn saving_by_a_new_file_is_quiet() {
+    let mut client = Client::new();
+    for round in 0..2_000_u64 {
+        client.pass(200);
+        let paper = round % 150;
+        let temporary = client.make("x.tmp", false);
+        client.rename(temporary, "x.tmp", &path(paper), Some(File(OLD + paper)));
+    }
+    assert_eq!(client.found, []);
+}
+
+/// Links of new files with noise count like the new files.
+#[test]
+fn links_beside_removed_files_and_over_old_ones_are_found() {
+    for is_over in [false, true] {
+        let mut client = Client::new();
+        for file in 0..100 {
+            client.pass(50);
+            client.lost += 1;
+            let new = client.make("elsewhere\\x.tmp", true);
+            let to = NameParts::of(&path(file));
+            let old = is_over.then_some(File(OLD + file));
+            let found = client.judge.linked(new, to, old, &LIMITS, client.now);
+            client.note(found);
+            if !is_over {
+                client.remove(File(OLD + file), &path(file));
+            }
+        }
+        assert_eq!(client.found, [(Pattern::Files, 40)], "{is_over}");
+    }
+}
+
+/// New files do not make the judge forget old ones that were emptied before.
+#[test]
+fn many_new_files_do_not_hide_emptied_ones() {
+    let mut client = Client::new();
+    for file in 0..100 {
+        client.judge.emptied(File(OLD + file), NameParts::of(&path(file)), client.now);
+    }
+    for _ in 0..2 * BRAKE_FRESH_FILES {
+        client.make("x.tmp", false);
+    }
+    for file in 0..100 {
+        client.pass(50);
+        client.lost += 1;
+        let found = client.judge.noisy(File(OLD + file), false, &LIMITS, client.now);
+        client.note(found);
+    }
+    assert_eq!(client.found, [(Pattern::Files, 40)]);
+}
+
+#[test]
+fn zeros_count_as_removals() {
+    let limits = BrakeLimits { deletions_per_minute: Some(50), ..LIMITS };
+    for is_own in [false, true] {
+        let mut client = Client::new();
+        let found = (0..50).filter_map(|file| {
+            client.pass(50);
+            let file = if is_own { client.make("x", false) } else { File(OLD + file) };
+            client.judge.wiped(file, &limits, client.now)
+        });
+        let found: Vec<Pattern> = found.map(|finding| finding.pattern).collect();
+        assert_eq!(found, if is_own { vec![] } else { vec![Pattern::Deletions] });
+    }
+}
+
+/// Old files that are moved to an excepted place are known there, own ones are not.
+#[test]
+fn old_files_stay_known_where_changes_are_not_looked_at() {
+    let mut client = Client::new();
+    let own = client.make("x.tmp", false);
+    client.judge.moved_away(own, client.now);
+    client.judge.moved_away(File(OLD), client.now);
+    assert!(client.judge.is_moved(File(OLD)) && !client.judge.is_moved(own));
+    client.remove(File(OLD), "vm\\x");
+    assert!(!client.judge.is_moved(File(OLD)));
+}

@@ -20,6 +20,9 @@ enum Change {
     Noisy(u64, bool),
     Renamed(u64, u8, u8, Option<u64>),
     Removed(u64, u8),
+    Linked(u64, u8, Option<u64>),
+    MovedAway(u64),
+    Wiped(u64),
 }
 
 fn place(number: u8) -> NameParts {
@@ -34,6 +37,10 @@ fn changes(files: u64) -> impl Strategy<Value = Vec<(Change, u64)>> {
         (0..files, any::<u8>(), any::<u8>(), proptest::option::of(0..files))
             .prop_map(|(file, from, to, over)| Change::Renamed(file, from, to, over)),
         (0..files, any::<u8>()).prop_map(|(file, at)| Change::Removed(file, at)),
+        (0..files, any::<u8>(), proptest::option::of(0..files))
+            .prop_map(|(file, at, over)| Change::Linked(file, at, over)),
+        (0..files).prop_map(Change::MovedAway),
+        (0..files).prop_map(Change::Wiped),
     ];
     proptest::collection::vec((one, 0..30_000_u64), 0..400)
 }
@@ -53,6 +60,11 @@ fn apply(
             return judge.renamed(File(file), places, over.map(File), limits, now);
         }
         Change::Removed(file, at) => return judge.removed(File(file), place(at), limits, now),
+        Change::Linked(file, at, over) => {
+            return judge.linked(File(file), place(at), over.map(File), limits, now);
+        }
+        Change::MovedAway(file) => judge.moved_away(File(file), now),
+        Change::Wiped(file) => return judge.wiped(File(file), limits, now),
     }
     None
 }
@@ -92,6 +104,8 @@ proptest! {
                 prop_assert!(before.is_none_or(|before| now - before >= pattern.within()));
             }
             prop_assert!(judge.fresh.len() <= BRAKE_FRESH_FILES);
+            prop_assert!(judge.emptied.len() <= BRAKE_FRESH_FILES);
+            prop_assert!(judge.moved.len() <= BRAKE_FRESH_FILES);
             prop_assert!(judge.folders.len() <= BRAKE_FOLDERS);
             prop_assert!(judge.files.0.len() <= usize::from(2 * least));
             prop_assert!(judge.renames.0.len() <= usize::from(2 * least));
@@ -105,7 +119,8 @@ fn the_charge_of_a_client_covers_it() {
     let most = usize::from(BRAKE_COUNT_MAX);
     let counted =
         size_of::<Counted>() * (most.next_power_of_two() + (2 * most).next_power_of_two());
-    let fresh = size_of::<Fresh>() * BRAKE_FRESH_FILES.next_power_of_two();
+    let of_file = 2 * size_of::<Fresh>() + size_of::<File>();
+    let fresh = of_file * BRAKE_FRESH_FILES.next_power_of_two();
     let folders = size_of::<Folder>() * BRAKE_FOLDERS.next_power_of_two();
     let all = counted + fresh + folders + size_of::<Judge>();
     assert!(all <= BRAKE_CLIENT_BYTES, "{all}");
