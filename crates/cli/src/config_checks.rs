@@ -97,6 +97,10 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
         let authorities = config.quic.client_ca.clone();
         secrets.extend(authorities.map(|file| ("the authorities of clients", file)));
     }
+    for scan in config.shares.iter().filter_map(|share| share.scan.as_ref()) {
+        let folder = scan.quarantine.clone();
+        secrets.extend(folder.map(|folder| ("the quarantine", folder)));
+    }
     let admin = &config.admin;
     let tokens = [&admin.token_file, &admin.manage_token_file, &admin.key];
     let named = ["the token file", "the managing token's file", "the key of [admin]"];

@@ -3,6 +3,8 @@
 
 #[path = "audit/changes.rs"]
 mod changes;
+#[path = "audit/clamd.rs"]
+mod clamd;
 #[path = "client/mod.rs"]
 mod client;
 #[path = "audit/sessions.rs"]
@@ -230,7 +232,9 @@ fn scene(operations: Operations, test: impl AsyncFnOnce(&World)) -> Vec<Value> {
         except: Names::default(),
         except_paths: Vec::new(),
     };
-    let shares = [share("data"), bobs, share("braked").brake(rules)];
+    let service = tempfile::tempdir().unwrap();
+    let scanned = share("scanned").scanning(clamd::scanning(service.path()));
+    let shares = [share("data"), bobs, share("braked").brake(rules), scanned];
     let server = serving(settings(), shares, Arc::new(AnnRules), Arc::new(Host));
     server.state().audit.set(audit.clone());
     in_own_world(true, &World::of(server, dir), test);
@@ -292,6 +296,9 @@ async fn everything(world: &World) {
     let held = frevo_server::Kick::User(String::from("bob"));
     assert_eq!(world.embedded.release(&held, "a test"), 1);
 
+    let scanned = bob.mount(&his.logon, "scanned").await;
+    clamd::find(world, &mut bob, &scanned).await;
+
     bob.on(&his, Draft::empty(Command::TREE_DISCONNECT)).await.ok();
 
     for _ in 0..3 {
@@ -314,7 +321,7 @@ async fn everything(world: &World) {
     drop(world.embedded.capture(target, 1 << 20, data, true, "a test"));
     let bob = frevo_server::Kick::User(String::from("bob"));
     world.embedded.kick(&bob, "a test").await;
-    // The program `frevo` emits these six events and tests them itself. Here they are only
+    // The program `frevo` emits these five events and tests them itself. Here they are only
     // compared with docs/audit.md.
     let audit = world.server.audit.get().unwrap();
     audit.emit(Event::new(Kind::Start).with("version", "1"));
@@ -325,8 +332,6 @@ async fn everything(world: &World) {
     let managed = Event::new(Kind::Manage).with("change", "set-share").with("target", "data");
     let managed = managed.with("by", "manage token").with("peer", "192.0.2.7");
     audit.emit(managed.with("keys", "{}").with("reason", "a test"));
-    let virus = Event::new(Kind::Virus).with("share", "data").with("path", "e");
-    audit.emit(virus.with("virus", "Eicar").with("action", "denied").with("user", "bob"));
     audit.emit(Event::new(Kind::Stop));
 }
 
@@ -370,6 +375,7 @@ fn what_happens_is_recorded_as_the_document_says() {
     found("kick", &[("target", "user bob"), ("by", "a test")]);
     let braked = [("share", "braked"), ("user", "bob"), ("action", "hold"), ("pattern", "files")];
     found("brake", &braked);
+    found("virus", &[("share", "scanned"), ("user", "bob"), ("virus", "Eicar")]);
     found("brake", &[("action", "released"), ("target", "user bob"), ("by", "a test")]);
     found("rename", &[("share", "braked"), ("status", "ACCESS_DENIED"), ("to", "f")]);
     found("disconnect", &[("user", "bob"), ("share", "data")]);
