@@ -5,6 +5,8 @@ mod harness;
 mod managing;
 #[path = "admin/searching.rs"]
 mod searching;
+#[path = "admin/undo.rs"]
+mod undo;
 
 use std::collections::HashSet;
 use std::fs;

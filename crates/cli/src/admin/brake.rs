@@ -97,7 +97,11 @@ fn line(share: &str, client: &Value) -> String {
         Some("cut") => "session ended, account refused",
         _ => "told only",
     };
-    let (user, address) = (text(client, "user"), text(client, "address"));
+    let (mut user, address) = (text(client, "user"), text(client, "address"));
+    if user.is_empty() {
+        // Guests have no names.
+        user = String::from("(guest)");
+    }
     let (session, ago) = (text(client, "session"), number(client, "ago"));
     format!(
         "share {share}: brake: {user} at {address}, session {session}: {changes} in {within}, {ago} s ago ({state})"

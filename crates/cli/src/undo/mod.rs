@@ -17,6 +17,7 @@ use frevo_server::share::RecycleBin;
 use frevo_store::Vfs;
 use frevo_store::snapshot::Moment;
 use frevo_wire::dtyp::FileTime;
+use serde_json::json;
 
 use crate::config_sources::Sources;
 use crate::configured::folder;
@@ -52,6 +53,10 @@ pub(crate) struct Undo {
     /// List what would be done, and change nothing
     #[arg(long)]
     list: bool,
+
+    /// Print JSON, one object per line: of each share, then of each file
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) const UNDO_HELP: &str = "\
@@ -76,9 +81,10 @@ pub(crate) fn run(undo: &Undo) -> Done {
         let text = "no such share has a brake in the configuration, and so a journal";
         return Err(Failure::new(Exit::NotFound, text));
     }
-    let mut all = Undone::default();
+    let mut all = Undone { is_json: undo.json, ..Undone::default() };
     for share in shares {
-        all.add(&of_share(&config, share, &Wanted { sessions: &sessions, since }, undo.list)?);
+        let wanted = Wanted { sessions: &sessions, since, only_lists: undo.list };
+        of_share(&config, share, &wanted, &mut all)?;
     }
     if !all.has_found {
         let text = format!("no journal has a change of session {}", undo.sessions.join(", "));
@@ -117,6 +123,7 @@ fn an_hour_before(moment: Moment) -> Moment {
 struct Wanted<'a> {
     sessions: &'a [u64],
     since: Option<Moment>,
+    only_lists: bool,
 }
 
 /// The lines about what was undone.
@@ -125,18 +132,71 @@ struct Undone {
     text: String,
     left: usize,
     has_found: bool,
+    is_json: bool,
+}
+
+/// The outcome of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It is as before, or would be.
+    Done,
+    /// It cannot be brought back.
+    Failed,
+    /// It is left because somebody else has changed it.
+    Left,
+    /// It is a new file of the session.
+    New,
+}
+
+impl Outcome {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Left => "left",
+            Self::New => "new",
+        }
+    }
 }
 
 impl Undone {
-    fn add(&mut self, other: &Self) {
-        self.text.push_str(&other.text);
-        self.left += other.left;
-        self.has_found |= other.has_found;
-    }
-
     fn line(&mut self, line: &str) {
         self.text.push_str(&printable(line));
         self.text.push('\n');
+    }
+
+    /// Adds a share, whose files follow.
+    fn share(&mut self, share: &str, own: &Entry, since: Moment, lost: u64) {
+        self.has_found = true;
+        let session = format!("{:#x}", own.session);
+        if self.is_json {
+            let since = since.to_string();
+            let user = &own.user;
+            let object = json!({ "share": share, "session": session, "user": user, "since": since, "lost": lost });
+            return self.text.push_str(&format!("{object}\n"));
+        }
+        self.line(&format!("share {share}, session {session} of {}, since {since}:", own.user));
+        if lost > 0 {
+            self.line(&format!("  {lost} changes are not in the journal"));
+        }
+    }
+
+    /// Adds a file. `from` is the name that it had got.
+    fn file(&mut self, path: &str, from: Option<&str>, outcome: Outcome, detail: &str) {
+        self.left += usize::from(matches!(outcome, Outcome::Failed | Outcome::Left));
+        if self.is_json {
+            let outcome = outcome.name();
+            let object =
+                json!({ "path": path, "from": from, "outcome": outcome, "detail": detail });
+            return self.text.push_str(&format!("{object}\n"));
+        }
+        let path = from.map_or_else(|| path.to_owned(), |from| format!("{from} to {path}"));
+        self.line(&match outcome {
+            Outcome::Done => format!("  {path}: {detail}"),
+            Outcome::Failed => format!("  {path}: cannot be brought back: {detail}"),
+            Outcome::Left => format!("  {path}: left as it is: {detail}"),
+            Outcome::New => format!("  {path}: a new file of the session, left as it is"),
+        });
     }
 }
 
@@ -144,56 +204,47 @@ fn of_share(
     config: &Config,
     share: &ShareSection,
     wanted: &Wanted<'_>,
-    only_lists: bool,
-) -> Result<Undone, Failure> {
+    undone: &mut Undone,
+) -> Done {
     let name = share.name.get_ref().as_str();
     let path = state::brake_journal_of(config, name);
     let journal = Journal::read(&path)
         .map_err(Failure::failed(format!("cannot read the journal {}", path.display())))?;
-    let mut undone = Undone::default();
     let own = journal.entries.iter().filter(|entry| wanted.sessions.contains(&entry.session));
     let Some(own) = own.max_by_key(|entry| entry.at) else {
-        return Ok(undone);
+        return Ok(());
     };
     let since = wanted.since.unwrap_or_else(|| an_hour_before(own.at));
-    undone.has_found = true;
     let is_of_all = share.user_part().is_none();
     let entries: Vec<Entry> =
         journal.entries.iter().filter(|one| is_of_all || one.user == own.user).cloned().collect();
     let files = Files {
         vfs: vfs_of(share, &own.user)?,
         bin_of: share.recycle.as_ref().map(|recycle| bin_of(recycle.folder.as_str())),
-        only_lists,
+        only_lists: wanted.only_lists,
     };
-    let session = own.session;
-    undone.line(&format!("share {name}, session {session:#x} of {}, since {since}:", own.user));
-    if journal.lost > 0 {
-        undone.line(&format!("  {} changes are not in the journal", journal.lost));
-    }
-    carry_out(&files, &plan(&entries, wanted.sessions, since), &mut undone);
-    Ok(undone)
+    undone.share(name, own, since, journal.lost);
+    carry_out(&files, &plan(&entries, wanted.sessions, since), undone);
+    Ok(())
 }
 
 fn carry_out(files: &Files, plan: &Plan, undone: &mut Undone) {
     for step in &plan.steps {
-        let path = match step {
-            Step::MoveBack { from, to, .. } => format!("{from} to {to}"),
-            Step::Rewrite { path, .. } | Step::BringBack { path, .. } => path.clone(),
+        let (path, from) = match step {
+            Step::MoveBack { from, to, .. } => (to, Some(&**from)),
+            Step::Rewrite { path, .. } | Step::BringBack { path, .. } => (path, None),
         };
-        match files.carry_out(step) {
-            Ok(done) => undone.line(&format!("  {path}: {done}")),
-            Err(why) => {
-                undone.left += 1;
-                undone.line(&format!("  {path}: cannot be brought back: {why}"));
-            }
-        }
+        let (outcome, detail) = match files.carry_out(step) {
+            Ok(done) => (Outcome::Done, done),
+            Err(why) => (Outcome::Failed, why),
+        };
+        undone.file(path, from, outcome, &detail);
     }
     for left in &plan.left {
-        undone.left += 1;
-        undone.line(&format!("  {}: left as it is: {}", left.path, left.why));
+        undone.file(&left.path, None, Outcome::Left, &left.why);
     }
     for path in &plan.made {
-        undone.line(&format!("  {path}: a new file of the session, left as it is"));
+        undone.file(path, None, Outcome::New, "a new file of the session, left as it is");
     }
 }
 
