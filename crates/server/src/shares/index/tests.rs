@@ -204,7 +204,7 @@ proptest! {
 
 /// The users of a tree of rights: the one who asks, a group, and another.
 fn sids() -> [Sid; 3] {
-    [1_001, 1_002, 1_003].map(|rid| Sid::unix_user(rid))
+    [1_001, 1_002, 1_003].map(Sid::unix_user)
 }
 
 fn token() -> Token {

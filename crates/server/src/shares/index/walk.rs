@@ -274,7 +274,8 @@ impl Walker {
             Err(fault) if is_gone(fault) => {
                 remove(&index, path);
                 let folder = parent(path);
-                if let Some(slot) = index.index.read().find(folder) {
+                let found = index.index.read().find(folder);
+                if let Some(slot) = found {
                     self.moved.insert(slot, folder.to_owned());
                 }
             }
