@@ -270,17 +270,18 @@ fn users_who_are_no_accounts_are_refused() {
             forge.client.realm = realm.into();
             forge
         };
-        for (components, realm) in [
-            (&["dave"][..], "FREVO.TEST"),
-            (&["ann"], "OTHER.TEST"),
-            (&["ann"], "frevo.test"),
-            (&["ann", "admin"], "FREVO.TEST"),
-            (&["carol"], "FREVO.TEST"),
+        for (components, realm, status) in [
+            (&["dave"][..], "FREVO.TEST", Status::LOGON_FAILURE),
+            (&["ann"], "OTHER.TEST", Status::LOGON_FAILURE),
+            (&["ann"], "frevo.test", Status::LOGON_FAILURE),
+            (&["ann", "admin"], "FREVO.TEST", Status::LOGON_FAILURE),
+            // The ticket proves that it is carol, so that she learns the rule for her account.
+            (&["carol"], "FREVO.TEST", Status::ACCOUNT_DISABLED),
         ] {
             let forge = as_user(components, realm);
             for ticket in [forge.issue(), as_user(components, realm).with_pac().issue()] {
                 let refused = log_on(&mut peer, ticket, START).await.err();
-                assert_eq!(refused, Some(Status::LOGON_FAILURE), "{components:?} {realm}");
+                assert_eq!(refused, Some(status), "{components:?} {realm}");
             }
         }
         assert!(world.server.sessions().is_empty());
