@@ -116,6 +116,9 @@ impl fmt::Debug for LiveAccounts {
 
 #[cfg(test)]
 mod tests {
+    use frevo_auth::smbpasswd::RulesChange;
+    use frevo_config::Config;
+
     use super::*;
 
     #[test]
@@ -145,5 +148,40 @@ mod tests {
         assert_eq!(entry.nt_hash, Some(new));
         assert_eq!(entry.kerberos, Some(accounts::kerberos_keys("ann", "new", "BOX")));
         assert_eq!(stored.find("bob").unwrap().nt_hash, Some(old));
+    }
+
+    /// The rules of [passwords] hold for passwords that are kept here: not for those of the configuration.
+    #[test]
+    fn passwords_get_old_and_are_not_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        let mut file = AccountFile::default();
+        for name in ["ann", "bob"] {
+            file.add(accounts::entry(name, "old", "BOX")).unwrap();
+        }
+        let hours = Some(Some("mon 07:00-19:00".parse().unwrap()));
+        let change = RulesChange { hours, ..RulesChange::default() };
+        file.set_rules("ann", &change).unwrap();
+        secret_file::replace(&path, &file.to_text()).unwrap();
+        let config = "[passwords]\nhistory = 1\nmax_age = \"1 day\"\n";
+        let rules = PasswordRules::of(Some(&Config::parse(config).unwrap()));
+        let given = vec![String::from("Bob")];
+        let live = LiveAccounts::new(file, Some(path.clone()), given, String::from("BOX"), rules);
+        let ends = |name: &str| live.account(name, "").unwrap().rules.password_ends;
+        let set = live.look(|now| now.find("ann").unwrap().last_change.unwrap());
+        assert_eq!((ends("ann"), ends("bob")), (Some(u64::from(set) + 86_400), None));
+        let ahead = ZONE.get().unwrap().to_offset(Timestamp::now()).seconds();
+        let rules = live.membership("ann").unwrap().rules;
+        assert_eq!(rules.hours.map(|hours| (hours.is_local, hours.ahead)), Some((true, ahead)));
+        let (old, new) = (NtHash::from_password("old"), NtHash::from_password("new"));
+        let again = live.change_password("ann", &old, "old");
+        assert_eq!(again, Err(NotChanged::Unusable(String::from("it was used before"))));
+        assert_eq!(live.change_password("ann", &old, "new"), Ok(()));
+        let again = live.change_password("ann", &new, "old");
+        assert_eq!(again, Err(NotChanged::Unusable(String::from("it was used before"))));
+        assert_eq!(live.change_password("ann", &new, "newer"), Ok(()));
+        let newer = NtHash::from_password("newer");
+        assert_eq!(live.change_password("ann", &newer, "old"), Ok(()), "two passwords ago");
+        assert_eq!(accounts::read(&path).unwrap().find("ann").unwrap().former, [newer]);
     }
 }
