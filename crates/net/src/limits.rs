@@ -302,16 +302,22 @@ pub const QUIC_QUEUED_BYTES_NEW: usize = 128 << 10;
 /// Bytes of datagrams of one peer that wait for its QUIC connection, because its core is busy.
 pub const QUIC_QUEUED_BYTES: usize = 4 << 20;
 
-/// Bytes of datagrams that wait at one QUIC listener and come from addresses without a connection. From half
-/// of it on, all connections are asked for what they have taken.
-pub const QUIC_QUEUED_NEWCOMERS_BYTES: usize = 16 << 20;
-
 /// Bytes that the kernel may keep for a UDP socket of QUIC in each direction, if `net.core.rmem_max` and
 /// `net.core.wmem_max` allow it.
 pub const QUIC_SOCKET_BYTES: usize = 4 << 20;
 
-/// The longest datagram of QUIC over the loopback: ten of them are sent with one call, of up to 64 KiB.
-pub const QUIC_LOCAL_DATAGRAM: u16 = 6_500;
+/// The longest datagram of QUIC over the loopback, whose packets may have 64 KiB. Its memory in the kernel is
+/// little more than 64 KiB.
+pub const QUIC_LOCAL_DATAGRAM: u16 = 65_000;
+
+/// Bytes that QUIC sends over the loopback before the first acknowledgment: eight long datagrams.
+pub const QUIC_LOCAL_WINDOW: u64 = 8 * QUIC_LOCAL_DATAGRAM as u64;
+
+/// Bytes of datagrams that QUIC sends with one call: the kernel takes 64 KiB.
+pub const QUIC_TRAIN_BYTES: usize = 65_000;
+
+/// Bytes that a QUIC connection sends before others of its core have their turn.
+pub const QUIC_SENT_AT_ONCE: usize = 256 << 10;
 
 /// Bytes that are given to QUIC at a time. It copies them into memory of their own, for longer ones the system has to
 /// give pages each time.

@@ -261,6 +261,24 @@ impl Stream {
         })
     }
 
+    /// True if it keeps what it sends until the peer has it, and takes whole buffers therefore.
+    #[must_use]
+    pub const fn keeps_chunks(&self) -> bool {
+        matches!(self, Self::Quic(_))
+    }
+
+    /// Writes the beginning of `chunks`, as many bytes as the stream takes. What follows is left in `chunks`.
+    ///
+    /// # Errors
+    /// Like [`Self::try_write_vectored`].
+    pub fn try_write_chunks(&self, chunks: &mut [bytes::Bytes]) -> io::Result<usize> {
+        if let Self::Quic(connection) = self {
+            return connection.try_write_chunks(chunks);
+        }
+        let slices: Vec<_> = chunks.iter().map(|chunk| IoSlice::new(chunk)).collect();
+        self.try_write_vectored(&slices, false)
+    }
+
     /// Runs a non-blocking call that writes to the socket and remembers its would-block, so that
     /// [`Self::writable`] waits afterwards.
     ///

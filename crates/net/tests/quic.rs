@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
+use frevo_net::buffer::Buf;
 use frevo_net::cores::{Cores, CoresConfig};
 use frevo_net::limits::{
     QUIC_CHAIN_CERTIFICATES_MAX, QUIC_HANDSHAKES_MAX, QUIC_HANDSHAKES_UNPROVEN_MAX,
-    QUIC_RECEIVE_WINDOW_NEW, QUIC_SEND_WINDOW, QUIC_SEND_WINDOW_NEW, QUIC_WINDOW_SCARCE,
+    QUIC_LOCAL_DATAGRAM, QUIC_RECEIVE_WINDOW_NEW, QUIC_SEND_WINDOW, QUIC_SEND_WINDOW_NEW,
+    QUIC_WINDOW_SCARCE,
 };
 use frevo_net::quic::{
     AccessList, Allowance, Certificates, Clients, Connector, Decision, Fingerprint, Identity,
     Issued, Listener, Port, ServerTls, Trust, Verdict, Wanted, issue,
 };
+use frevo_net::send_queue::{OutFrame, SendLimits, SendQueue};
 use frevo_net::transport::{self, Dialer, Stream, Transport};
 use tokio::net::UdpSocket;
 
@@ -140,6 +143,47 @@ async fn bytes_cross_and_the_end_shows() {
     assert_eq!(read_exactly(&client, 11).await, b"half-closed");
 }
 
+/// The loopback takes long datagrams. A path that drops them, here a relay with short buffers, has short ones.
+#[tokio::test]
+async fn datagrams_of_the_loopback_become_long() {
+    let (client, server) = pair().await;
+    while [&client, &server].iter().any(|it| datagram_bytes(it) < QUIC_LOCAL_DATAGRAM.into()) {
+        let sent = [7; 100_000];
+        let (_, got) = tokio::join!(write_all(&client, &sent), read_exactly(&server, sent.len()));
+        assert_eq!(got, sent);
+        let (_, got) = tokio::join!(write_all(&server, &sent), read_exactly(&client, sent.len()));
+        assert_eq!(got, sent);
+    }
+    let (client, server, _allowed) = allowed_pair(usize::MAX, Arc::default()).await;
+    for _ in 0..20 {
+        write_all(&client, &[7; 20_000]).await;
+        read_exactly(&server, 20_000).await;
+    }
+    assert!(datagram_bytes(&client) <= RELAYED_BYTES && datagram_bytes(&server) <= RELAYED_BYTES);
+}
+
+fn datagram_bytes(stream: &Stream) -> usize {
+    stream.quic().unwrap().datagram_bytes()
+}
+
+/// The connection keeps the buffers of a queue until the peer has them, and the queue counts them no more.
+#[tokio::test]
+async fn buffers_of_a_queue_are_given_and_not_copied() {
+    let (client, server) = pair().await;
+    let queue = SendQueue::new(SendLimits::default());
+    let mut wanted = Vec::new();
+    for (at, len) in (1_u8..).zip([10, 200_000, 3, 16 << 10, 70_000]) {
+        let [head, tail] = [vec![at; 7], vec![!at; len]];
+        wanted.extend_from_slice(&u32::try_from(7 + len).unwrap().to_be_bytes());
+        wanted.extend_from_slice(&[&*head, &*tail].concat());
+        queue.push(OutFrame::with_tail(Buf::copy_of(&head), Buf::copy_of(&tail)));
+    }
+    let (sent, got) = tokio::join!(queue.flush(&server), read_exactly(&client, wanted.len()));
+    sent.unwrap();
+    assert_eq!(got, wanted);
+    assert_eq!(queue.held_bytes(), 0);
+}
+
 #[tokio::test]
 async fn the_last_bytes_arrive_before_the_end() {
     let (client, server) = pair().await;
@@ -194,6 +238,9 @@ async fn a_stop_of_a_core_waits_for_the_last_bytes() {
     assert!(read_exactly(&client.unwrap(), LEN).await.iter().all(|byte| *byte == 7));
 }
 
+/// Bytes of the longest datagram that a relay hands on whole.
+const RELAYED_BYTES: usize = 2_048;
+
 /// A relay of datagrams to a port on loopback, which stops once `is_dead`. Returns its own port.
 async fn relay(port: u16, is_dead: Arc<AtomicBool>) -> u16 {
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -201,7 +248,7 @@ async fn relay(port: u16, is_dead: Arc<AtomicBool>) -> u16 {
     far.connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     let own = near.local_addr().unwrap().port();
     tokio::spawn(async move {
-        let (mut client, mut there, mut back) = (None, [0; 2048], [0; 2048]);
+        let (mut client, mut there, mut back) = (None, [0; RELAYED_BYTES], [0; RELAYED_BYTES]);
         loop {
             tokio::select! {
                 came = near.recv_from(&mut there) => {

@@ -8,17 +8,29 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quinn::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics, CubicConfig};
 
-use crate::limits::QUIC_FORGIVEN_PER_MILLE;
+use crate::limits::{QUIC_FORGIVEN_PER_MILLE, QUIC_LOCAL_WINDOW};
 
 /// Packets whose loss is forgiven before anything has arrived, and after a pause.
 const FIRST: u64 = 8;
 
 /// Makes the controllers of connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Forgiving(Arc<CubicConfig>);
+
+impl Forgiving {
+    /// Makes one for connections with this machine, or with others. The first window with this machine has room
+    /// for several long datagrams: data waits for an acknowledgment while a search for their length fills it.
+    pub(super) fn new(is_local: bool) -> Self {
+        let mut cubic = CubicConfig::default();
+        if is_local {
+            cubic.initial_window(QUIC_LOCAL_WINDOW);
+        }
+        Self(Arc::new(cubic))
+    }
+}
 
 impl ControllerFactory for Forgiving {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn Controller> {

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{ClientConfig, ConnectionId, Endpoint};
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{ClientConfig, ConnectionId};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -23,11 +23,12 @@ use tokio::time::{sleep, timeout};
 
 use super::certificate::{BadCertificate, Certificates, Fingerprint, Identity};
 use super::connection::{Connection, Open, Opening};
-use super::driver::{Drivers, caught};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
 use super::listener::Listener;
 use super::settings::{self, ALPN};
 use super::simulated::Port;
+use super::socket::Udp;
 use super::windows::Windows;
 use crate::limits::{QUIC_HANDSHAKE_TIMEOUT, QUIC_NEXT_ADDRESS};
 
@@ -92,8 +93,8 @@ impl Connector {
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
         };
         let make = || {
-            let (socket, drivers) = (Listener::socket(any)?, Arc::new(Drivers::default()));
-            Endpoint::new(settings::of_endpoint(), None, socket, drivers)
+            let socket = Arc::new(Udp::new(Listener::socket(any)?)?);
+            Ok(Endpoint::new(settings::of_endpoint(), None, socket))
         };
         self.connect_over(make, None, address, host).await
     }
@@ -108,7 +109,7 @@ impl Connector {
         address: SocketAddr,
         host: &str,
     ) -> io::Result<Connection> {
-        let make = || port.endpoint(None, None);
+        let make = || Ok(port.endpoint(None));
         self.connect_over(make, Some(port.first_id()), address, host).await
     }
 
@@ -129,24 +130,21 @@ impl Connector {
         }
         // The name in a certificate has no number of a link.
         let name = host.split('%').next().unwrap_or(host);
-        let begun = || {
-            let endpoint = make()?;
-            let connecting = endpoint.connect_with(config, address, name).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidInput, format!("cannot connect: {error}"))
-            })?;
-            Ok::<_, io::Error>((connecting, endpoint.local_addr()?))
-        };
-        let (begun, drivers) = caught(begun);
-        let (connecting, local) = begun?;
+        let end = make()?;
+        let local = end.local_addr()?;
+        let link = end.connect(config, address, name).map_err(|error| {
+            io::Error::new(io::ErrorKind::InvalidInput, format!("cannot connect: {error}"))
+        })?;
+        let opened = Arc::clone(&link);
         let opening: Opening = Box::pin(async move {
-            let connection = connecting.await.map_err(|error| {
+            opened.connected().await.map_err(|failure| {
                 let why = distrust.lock().take();
-                why.map_or_else(|| Failure::from(error), Failure::Untrusted)
+                why.map_or(failure, Failure::Untrusted)
             })?;
-            let streams = connection.open_bi().await?;
-            Ok(Open::new(connection, streams, None, Windows::WIDE))
+            opened.stream().await?;
+            Ok(Open::new(None, Windows::WIDE))
         });
-        let connection = Connection::new(opening, address, local, drivers);
+        let connection = Connection::new(opening, address, local, link);
         let opened = timeout(QUIC_HANDSHAKE_TIMEOUT, connection.opened()).await;
         opened.map_err(|_elapsed| io::Error::from(io::ErrorKind::TimedOut))??;
         Ok(connection)

@@ -3,22 +3,21 @@
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use parking_lot::Mutex;
-use quinn::{RecvStream, SendStream, VarInt};
+use quinn_proto::VarInt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::access::Decision;
 use super::allowance::Allowance;
-use super::driver::Driver;
 use super::failure::Failure;
-use super::settings::bytes;
+use super::link::Link;
 use super::windows::Windows;
 use crate::limits::{
     QUIC_FAREWELL, QUIC_RECEIVE_WINDOW, QUIC_SEND_WINDOW, QUIC_WINDOW_MIN, QUIC_WINDOW_SCARCE,
@@ -31,8 +30,8 @@ pub struct Connection {
     state: Mutex<State>,
     peer: SocketAddr,
     local: SocketAddr,
-    drivers: Vec<Driver>,
-    /// The count of its memory. Its task has it too, and one of both is the last to go.
+    link: Arc<Link>,
+    /// The count of its memory. Its link has it too, and one of both is the last to go.
     allowance: Option<Arc<dyn Allowance>>,
 }
 
@@ -51,16 +50,9 @@ enum State {
 
 /// The stream of a connection.
 pub(super) struct Open {
-    connection: quinn::Connection,
-    send: SendStream,
-    receive: RecvStream,
     /// Bytes that were received by waiting for them.
     received: Bytes,
     has_ended: bool,
-    /// The task that waited for reading last, which calls that do not wait must not put out.
-    reader: Option<Waker>,
-    /// The task that waited for writing last.
-    writer: Option<Waker>,
     decision: Option<Decision>,
     windows: Windows,
     /// Bytes that were written.
@@ -72,37 +64,17 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn new(
-        connection: quinn::Connection,
-        streams: (SendStream, RecvStream),
-        decision: Option<Decision>,
-        windows: Windows,
-    ) -> Self {
-        let (send, receive) = streams;
+    pub(super) fn new(decision: Option<Decision>, windows: Windows) -> Self {
         let (received, has_ended) = (Bytes::new(), false);
-        let (reader, writer) = (None, None);
         let (written, acks, acknowledged) = (0, 0, 0);
-        Self {
-            connection,
-            send,
-            receive,
-            received,
-            has_ended,
-            reader,
-            writer,
-            decision,
-            windows,
-            written,
-            acks,
-            acknowledged,
-        }
+        Self { received, has_ended, decision, windows, written, acks, acknowledged }
     }
 
     /// Returns the bytes that were written and not acknowledged. QUIC does not tell which they are: an
     /// acknowledgment that comes after the last of them counts for all. So it shows that the path and the
     /// peer still live.
-    fn unacknowledged(&mut self) -> u64 {
-        let acks = self.connection.stats().frame_rx.acks;
+    fn unacknowledged(&mut self, link: &Link) -> u64 {
+        let acks = link.acks();
         if acks > self.acks {
             self.acknowledged = self.written;
         }
@@ -111,32 +83,35 @@ impl Open {
     }
 
     /// Uses windows if `allowance` has their bytes.
-    fn resize(&mut self, windows: Windows, allowance: Option<&Arc<dyn Allowance>>) -> bool {
+    fn resize(
+        &mut self,
+        windows: Windows,
+        link: &Link,
+        allowance: Option<&Arc<dyn Allowance>>,
+    ) -> bool {
         if !allowance.is_none_or(|allowance| allowance.resize(windows.bytes())) {
             return false;
         }
         if windows.receive > self.windows.receive {
-            self.connection.set_receive_window(bytes(windows.receive));
+            link.set_receive_window(windows.receive);
         }
         if windows.send > self.windows.send {
-            self.connection.set_send_window(windows.send as u64);
+            link.set_send_window(windows.send);
         }
         self.windows = windows;
         true
     }
 
     /// Waits until there is something to read, or the end.
-    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll_receive(&mut self, link: &Link, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if !self.received.is_empty() || self.has_ended {
             return Poll::Ready(Ok(()));
         }
-        let chunk = pin!(self.receive.read_chunk(RECEIVE_SCRATCH_BYTES, true)).poll(cx);
-        match chunk {
+        match link.poll_chunk(cx, RECEIVE_SCRATCH_BYTES) {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Ok(Some(chunk))) => self.received = chunk.bytes,
+            Poll::Ready(Ok(Some(bytes))) => self.received = bytes,
             Poll::Ready(Ok(None)) => self.has_ended = true,
-            Poll::Ready(Err(error)) => {
-                let failure = Failure::from(error);
+            Poll::Ready(Err(failure)) => {
                 if !failure.is_end() {
                     return Poll::Ready(Err(failure));
                 }
@@ -147,44 +122,38 @@ impl Open {
     }
 
     /// Reads into one slice; 0 if there is nothing now.
-    fn read(&mut self, slice: &mut [u8]) -> Result<usize, Failure> {
+    fn read(&mut self, link: &Link, slice: &mut [u8]) -> Result<usize, Failure> {
         if !self.received.is_empty() {
             let count = slice.len().min(self.received.len());
             let (head, _) = slice.split_at_mut(count);
             self.received.copy_to_slice(head);
             return Ok(count);
         }
-        let waker = self.reader.clone();
-        let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
-        match self.receive.poll_read(cx, slice) {
+        match link.read(slice) {
             Poll::Pending => Ok(0),
             Poll::Ready(Ok(count)) => {
-                self.has_ended |= count == 0 && !slice.is_empty();
-                Ok(count)
+                self.has_ended |= count.is_none();
+                Ok(count.unwrap_or(0))
             }
-            Poll::Ready(Err(error)) => {
-                let failure = Failure::from(error);
+            Poll::Ready(Err(failure)) => {
                 self.has_ended |= failure.is_end();
                 if failure.is_end() { Ok(0) } else { Err(failure) }
             }
         }
     }
 
-    /// Writes a part of one slice; 0 if nothing is taken now.
-    fn write(&mut self, slice: &[u8]) -> Result<usize, Failure> {
-        let waker = self.writer.clone();
-        let cx = &mut Context::from_waker(waker.as_ref().unwrap_or(Waker::noop()));
-        let piece = slice.get(..QUIC_WRITE_BYTES).unwrap_or(slice);
-        match Pin::new(&mut self.send).poll_write(cx, piece) {
-            Poll::Pending => Ok(0),
-            Poll::Ready(written) => {
-                let count = written?;
-                // Earlier bytes may be acknowledged by now, and these are not.
-                self.unacknowledged();
-                self.written += count as u64;
-                Ok(count)
-            }
-        }
+    /// Counts bytes that were written; 0 if nothing was taken.
+    fn write(
+        &mut self,
+        link: &Link,
+        written: Poll<Result<usize, Failure>>,
+    ) -> Result<usize, Failure> {
+        let Poll::Ready(written) = written else { return Ok(0) };
+        let count = written?;
+        // Earlier bytes may be acknowledged by now, and these are not.
+        self.unacknowledged(link);
+        self.written += count as u64;
+        Ok(count)
     }
 }
 
@@ -193,10 +162,10 @@ impl Connection {
         opening: Opening,
         peer: SocketAddr,
         local: SocketAddr,
-        drivers: Vec<Driver>,
+        link: Arc<Link>,
     ) -> Self {
         let state = State::Opening { handshake: opening, waiting: None };
-        Self { state: Mutex::new(state), peer, local, drivers, allowance: None }
+        Self { state: Mutex::new(state), peer, local, link, allowance: None }
     }
 
     /// Counts its memory in `allowance`.
@@ -231,9 +200,15 @@ impl Connection {
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         match &*self.state.lock() {
-            State::Open(open) => open.connection.rtt(),
+            State::Open(_) => self.link.round_trip(),
             State::Opening { .. } | State::Failed(_) => Duration::ZERO,
         }
+    }
+
+    /// Returns the bytes of the longest datagram that is known to arrive.
+    #[must_use]
+    pub fn datagram_bytes(&self) -> usize {
+        self.link.datagram_bytes()
     }
 
     /// Returns the bytes that were written and that the peer has not acknowledged, about. An
@@ -241,7 +216,7 @@ impl Connection {
     #[must_use]
     pub fn unacknowledged_bytes(&self) -> usize {
         let bytes = match &mut *self.state.lock() {
-            State::Open(open) => open.unacknowledged(),
+            State::Open(open) => open.unacknowledged(&self.link),
             State::Opening { .. } | State::Failed(_) => 0,
         };
         usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -251,17 +226,18 @@ impl Connection {
     /// memory for that. True with all of it.
     pub fn widen_receiving(&self, most: usize) -> bool {
         let State::Open(open) = &mut *self.state.lock() else { return false };
-        let wanted = Windows::of_path(open.connection.rtt()).min(QUIC_RECEIVE_WINDOW).min(most);
+        let wanted = Windows::of_path(self.link.round_trip()).min(QUIC_RECEIVE_WINDOW).min(most);
         if wanted <= open.windows.receive {
             return true;
         }
         let had = open.windows;
         let all = [wanted, wanted.min(QUIC_WINDOW_MIN), wanted.min(QUIC_WINDOW_SCARCE)];
         let mut larger = all.into_iter().filter(|&receive| receive > had.receive);
-        let given = larger
-            .find(|&receive| open.resize(Windows { receive, ..had }, self.allowance.as_ref()));
-        if let (Some(driver), Some(given)) = (self.drivers.last(), given) {
-            driver.widen(given);
+        let given = larger.find(|&receive| {
+            open.resize(Windows { receive, ..had }, &self.link, self.allowance.as_ref())
+        });
+        if let Some(given) = given {
+            self.link.widen_inbox(given);
         }
         given == Some(wanted)
     }
@@ -270,15 +246,9 @@ impl Connection {
     /// without memory for that, or if it does so already.
     pub fn widen_sending(&self, most: usize) -> bool {
         let State::Open(open) = &mut *self.state.lock() else { return false };
-        let wanted = Windows::of_path(open.connection.rtt()).min(QUIC_SEND_WINDOW).min(most);
+        let wanted = Windows::of_path(self.link.round_trip()).min(QUIC_SEND_WINDOW).min(most);
         let windows = Windows { send: wanted, ..open.windows };
-        if wanted <= open.windows.send || !open.resize(windows, self.allowance.as_ref()) {
-            return false;
-        }
-        if let Some(driver) = self.drivers.last() {
-            driver.send_together();
-        }
-        true
+        wanted > open.windows.send && open.resize(windows, &self.link, self.allowance.as_ref())
     }
 
     /// Returns the count of its memory.
@@ -301,7 +271,10 @@ impl Connection {
             };
             *state = match opened {
                 Ok(open) => State::Open(Box::new(open)),
-                Err(failure) => State::Failed(failure),
+                Err(failure) => {
+                    self.link.close(CLOSED);
+                    State::Failed(failure)
+                }
             };
         }
         match &mut *state {
@@ -316,10 +289,7 @@ impl Connection {
     /// # Errors
     /// The connection's failure.
     pub async fn readable(&self) -> io::Result<()> {
-        let wait = |open: &mut Open, cx: &mut Context<'_>| {
-            open.reader = Some(cx.waker().clone());
-            open.poll_receive(cx)
-        };
+        let wait = |open: &mut Open, cx: &mut Context<'_>| open.poll_receive(&self.link, cx);
         poll_fn(|cx| self.poll_state(cx, wait)).await
     }
 
@@ -328,14 +298,7 @@ impl Connection {
     /// # Errors
     /// The connection's failure.
     pub async fn writable(&self) -> io::Result<()> {
-        let wait = |open: &mut Open, cx: &mut Context<'_>| {
-            open.writer = Some(cx.waker().clone());
-            // To write nothing waits for room like to write something.
-            Pin::new(&mut open.send).poll_write(cx, &[]).map(|written| match written {
-                Ok(_) => Ok(()),
-                Err(error) => Err(error.into()),
-            })
-        };
+        let wait = |_: &mut Open, cx: &mut Context<'_>| self.link.poll_writable(cx);
         poll_fn(|cx| self.poll_state(cx, wait)).await
     }
 
@@ -352,7 +315,7 @@ impl Connection {
     pub fn has_ended(&self) -> bool {
         match &*self.state.lock() {
             State::Opening { .. } => false,
-            State::Open(open) => open.has_ended || open.connection.close_reason().is_some(),
+            State::Open(open) => open.has_ended || self.link.is_closed(),
             State::Failed(_) => true,
         }
     }
@@ -365,13 +328,13 @@ impl Connection {
 
     /// Returns a future that ends when [`Self::ended`] does, and does not need this connection.
     pub fn end(&self) -> impl Future<Output = ()> + Send + use<> {
-        let connection = match &*self.state.lock() {
-            State::Open(open) => Some(open.connection.clone()),
+        let link = match &*self.state.lock() {
+            State::Open(_) => Some(Arc::clone(&self.link)),
             State::Opening { .. } | State::Failed(_) => None,
         };
         async move {
-            match connection {
-                Some(connection) => drop(connection.closed().await),
+            match link {
+                Some(link) => link.closed().await,
                 None => std::future::pending().await,
             }
         }
@@ -392,7 +355,7 @@ impl Connection {
         for slice in slices {
             let mut rest = &mut **slice;
             while !rest.is_empty() {
-                match open.read(rest) {
+                match open.read(&self.link, rest) {
                     Ok(0) if total > 0 || open.has_ended => return Ok(total),
                     Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
                     Ok(count) => {
@@ -412,36 +375,47 @@ impl Connection {
     /// # Errors
     /// `WouldBlock` if there is none, or the connection's failure.
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut state = self.state.lock();
-        let open = match &mut *state {
-            State::Open(open) => open,
-            State::Opening { .. } => return Err(io::ErrorKind::WouldBlock.into()),
-            State::Failed(failure) => return Err(failure.to_io()),
-        };
         let mut total = 0;
-        for slice in slices {
-            let mut rest = &slice[..];
-            while !rest.is_empty() {
-                match open.write(rest) {
-                    Ok(0) if total > 0 => return Ok(total),
-                    Ok(0) => return Err(io::ErrorKind::WouldBlock.into()),
-                    Ok(count) => {
-                        total += count;
-                        rest = rest.split_at(count).1;
-                    }
-                    Err(_) if total > 0 => return Ok(total),
-                    Err(failure) => return Err(failure.to_io()),
-                }
+        // Each piece is copied. The system would have to give the memory of long ones anew each time.
+        for piece in slices.iter().flat_map(|slice| slice.chunks(QUIC_WRITE_BYTES)) {
+            let count = match self.write_by(|| self.link.write(piece)) {
+                Ok(count) => count,
+                Err(_) if total > 0 => break,
+                Err(error) => return Err(error),
+            };
+            total += count;
+            if count < piece.len() {
+                break;
             }
         }
         Ok(total)
     }
 
+    /// Writes the beginning of `chunks`, as many bytes as there is room for. They are kept until the peer has
+    /// them, and what follows is left in `chunks`.
+    ///
+    /// # Errors
+    /// Like [`Self::try_write_vectored`].
+    pub fn try_write_chunks(&self, chunks: &mut [Bytes]) -> io::Result<usize> {
+        self.write_by(|| self.link.write_chunks(chunks))
+    }
+
+    fn write_by(&self, write: impl FnOnce() -> Poll<Result<usize, Failure>>) -> io::Result<usize> {
+        match &mut *self.state.lock() {
+            State::Open(open) => match open.write(&self.link, write()) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                Ok(count) => Ok(count),
+                Err(failure) => Err(failure.to_io()),
+            },
+            State::Opening { .. } => Err(io::ErrorKind::WouldBlock.into()),
+            State::Failed(failure) => Err(failure.to_io()),
+        }
+    }
+
     /// Ends the writing direction: the peer reads what was written, and then the end.
     pub fn shutdown_write(&self) {
-        if let State::Open(open) = &mut *self.state.lock() {
-            // The error means that the direction has ended already.
-            drop(open.send.finish());
+        if let State::Open(_) = &*self.state.lock() {
+            self.link.finish();
         }
     }
 
@@ -449,27 +423,17 @@ impl Connection {
     pub fn abort(&self) {
         let mut waiter = None;
         let mut state = self.state.lock();
-        match &mut *state {
-            State::Open(open) => open.connection.close(CLOSED, &[]),
-            State::Opening { waiting, .. } => {
-                waiter = waiting.take();
-                let why = String::from("the connection was ended");
-                *state = State::Failed(Failure::Local(io::ErrorKind::NotConnected, why));
-            }
-            State::Failed(_) => {}
+        if let State::Opening { waiting, .. } = &mut *state {
+            waiter = waiting.take();
+            let why = String::from("the connection was ended");
+            *state = State::Failed(Failure::Local(io::ErrorKind::NotConnected, why));
         }
         drop(state);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
-        poll_last(&self.drivers);
-    }
-}
-
-/// Polls the task of a connection, which comes behind that of its socket.
-fn poll_last(drivers: &[Driver]) {
-    if let Some(driver) = drivers.last() {
-        driver.poll_once();
+        self.link.close(CLOSED);
+        self.link.transmit_last();
     }
 }
 
@@ -478,32 +442,22 @@ const CLOSED: VarInt = VarInt::from_u32(0);
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        let nothing = || State::Failed(Failure::Stopped);
-        let state = std::mem::replace(&mut *self.state.lock(), nothing());
-        let drivers = std::mem::take(&mut self.drivers);
-        let State::Open(open) = state else {
-            drop(state);
-            poll_last(&drivers);
-            return;
-        };
-        let Open { connection, mut send, .. } = *open;
-        let is_closed = connection.close_reason().is_some();
-        // The error means that the direction has ended already.
-        drop(send.finish());
+        let was_open = matches!(self.state.get_mut(), State::Open(_));
         let allowance = self.allowance.take();
-        let farewell = Farewell { connection, drivers, _allowance: allowance };
-        if is_closed {
+        let farewell = Farewell { link: Arc::clone(&self.link), _allowance: allowance };
+        if !was_open || self.link.is_closed() {
             return;
         }
+        self.link.finish();
         // The last bytes have to arrive before the connection ends. A process that ends does not wait for
         // that.
         if let Ok(runtime) = Handle::try_current() {
             // The stop of a core waits for it, within its grace.
             let linger = linger();
             runtime.spawn(async move {
-                if timeout(QUIC_FAREWELL, send.stopped()).await.is_err() {
+                if timeout(QUIC_FAREWELL, farewell.link.finished()).await.is_err() {
                     // Nothing is kept of what the peer does not take.
-                    drop(send.reset(CLOSED));
+                    farewell.link.reset(CLOSED);
                 }
                 drop(farewell);
                 drop(linger);
@@ -514,16 +468,15 @@ impl Drop for Connection {
 
 /// Tells the peer that the connection has ended, when it is dropped.
 struct Farewell {
-    connection: quinn::Connection,
-    drivers: Vec<Driver>,
+    link: Arc<Link>,
     _allowance: Option<Arc<dyn Allowance>>,
 }
 
 impl Drop for Farewell {
     fn drop(&mut self) {
         // The last bytes leave before the end.
-        poll_last(&self.drivers);
-        self.connection.close(CLOSED, &[]);
-        poll_last(&self.drivers);
+        self.link.transmit_last();
+        self.link.close(CLOSED);
+        self.link.transmit_last();
     }
 }

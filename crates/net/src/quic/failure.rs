@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-use quinn::{ConnectionError, ReadError, WriteError};
+use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use super::access::{Decision, Verdict};
 
@@ -73,7 +73,7 @@ impl Failure {
             }
             // Samba's client ends its connections so.
             Self::Lost(ConnectionError::ConnectionClosed(close)) => {
-                close.error_code == quinn::TransportErrorCode::NO_ERROR
+                close.error_code == TransportErrorCode::NO_ERROR
             }
             _ => false,
         }
@@ -104,7 +104,7 @@ impl Failure {
 }
 
 /// The code with which a server refuses a connection, RFC 9000 20.1.
-const REFUSED: quinn::TransportErrorCode = quinn::TransportErrorCode::CONNECTION_REFUSED;
+const REFUSED: TransportErrorCode = TransportErrorCode::CONNECTION_REFUSED;
 
 /// Returns the sentence for a connection that the peer ends by an alert of TLS. None for another
 /// end.
@@ -129,23 +129,5 @@ fn told(lost: &ConnectionError) -> Option<&'static str> {
 impl From<ConnectionError> for Failure {
     fn from(error: ConnectionError) -> Self {
         Self::Lost(error)
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::ConnectionLost(error) => Self::Lost(error),
-            _ => Self::Stopped,
-        }
-    }
-}
-
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::ConnectionLost(error) => Self::Lost(error),
-            _ => Self::Stopped,
-        }
     }
 }

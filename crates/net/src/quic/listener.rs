@@ -1,25 +1,24 @@
 //! Accepting connections.
 
-use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use quinn::crypto::HandshakeTokenKey;
-use quinn::{Endpoint, Incoming, ServerConfig, TransportConfig};
+use quinn_proto::crypto::HandshakeTokenKey;
+use quinn_proto::{Incoming, ServerConfig, TransportConfig};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio::time::timeout;
 
 use super::allowance::Allowance;
 use super::certificate::BadCertificate;
 use super::connection::{Connection, Open, Opening};
-use super::driver::{Drivers, caught};
+use super::endpoint::Endpoint;
 use super::failure::Failure;
-use super::queue::Queues;
 use super::settings;
 use super::simulated::Port;
+use super::socket::Udp;
 use super::tls::{Decided, Handshakes, ServerTls};
 use super::windows::Windows;
 use crate::limits::{
@@ -33,7 +32,6 @@ pub struct Listener {
     local: SocketAddr,
     renewal: Renewal,
     under_way: Arc<AtomicUsize>,
-    queues: Arc<Queues>,
 }
 
 /// Replaces the certificates of a listener. Connections that exist keep theirs.
@@ -139,11 +137,11 @@ impl Listener {
     /// # Errors
     /// The certificates cannot be used, or the runtime cannot watch the socket.
     pub fn new(socket: UdpSocket, tls: ServerTls) -> io::Result<Self> {
-        let (local, queues) = (socket.local_addr()?, Arc::<Queues>::default());
+        let local = socket.local_addr()?;
         let certified = Certified::new(tls, false)?;
-        let drivers = Arc::new(Drivers { queues: Some(Arc::clone(&queues)) });
-        let make = |config| Endpoint::new(settings::of_endpoint(), Some(config), socket, drivers);
-        Self::over(local, certified, queues, make)
+        let socket = Arc::new(Udp::new(socket)?);
+        let make = |config| Endpoint::new(settings::of_endpoint(), Some(config), socket);
+        Self::over(local, certified, make)
     }
 
     /// Listens on a socket in memory, for a simulator.
@@ -151,24 +149,20 @@ impl Listener {
     /// # Errors
     /// The certificates cannot be used.
     pub fn simulated(port: &Port, tls: ServerTls) -> io::Result<Self> {
-        let queues = Arc::<Queues>::default();
         let certified = Certified::new(tls, port.follows_clients())?;
-        let counted = Arc::clone(&queues);
-        let make = |config| port.endpoint(Some(config), Some(counted));
-        Self::over(port.address(), certified, queues, make)
+        Self::over(port.address(), certified, |config| port.endpoint(Some(config)))
     }
 
     fn over(
         local: SocketAddr,
         certified: Certified,
-        queues: Arc<Queues>,
-        make: impl FnOnce(ServerConfig) -> io::Result<Endpoint>,
+        make: impl FnOnce(ServerConfig) -> Endpoint,
     ) -> io::Result<Self> {
         let config = certified.begin(&Decided::default(), false).map_err(invalid)?;
-        let endpoint = make(config)?;
+        let endpoint = make(config);
         *certified.endpoint.lock() = Some(endpoint.clone());
         let renewal = Renewal(Arc::new(certified));
-        Ok(Self { endpoint, local, renewal, under_way: Arc::default(), queues })
+        Ok(Self { endpoint, local, renewal, under_way: Arc::default() })
     }
 
     /// Counts the handshakes of both listeners together from now on, before either accepts.
@@ -194,11 +188,11 @@ impl Listener {
     /// bound them.
     pub async fn accept(&self) -> Detached {
         loop {
-            let Some(incoming) = self.endpoint.accept().await else { return pending().await };
+            let incoming = self.endpoint.accept().await;
             let turn = Turn::taken(&self.under_way);
             if turn.number >= QUIC_HANDSHAKES_UNPROVEN_MAX && !incoming.remote_address_validated() {
                 // A client without a proof may always be asked for one.
-                drop(incoming.retry());
+                self.endpoint.retry(incoming);
                 continue;
             }
             let local = match incoming.local_ip() {
@@ -206,9 +200,8 @@ impl Listener {
                 None => self.local,
             };
             let peer = incoming.remote_address();
-            let certified = Arc::clone(&self.renewal.0);
-            let queues = Arc::clone(&self.queues);
-            let first = First { incoming, turn, certified, queues };
+            let (certified, end) = (Arc::clone(&self.renewal.0), self.endpoint.clone());
+            let first = First { incoming, turn, certified, end };
             return Detached { first: Some(first), peer, local, allowance: None };
         }
     }
@@ -256,7 +249,7 @@ struct First {
     incoming: Incoming,
     turn: Turn,
     certified: Arc<Certified>,
-    queues: Arc<Queues>,
+    end: Endpoint,
 }
 
 impl Detached {
@@ -283,8 +276,8 @@ impl Detached {
     /// Asks the peer to prove its address: it comes again, proven. Nothing is kept of it until then. A
     /// peer that has proved it is dropped.
     pub fn ask_for_proof(mut self) {
-        if let Some(First { incoming, .. }) = self.first.take() {
-            drop(incoming.retry());
+        if let Some(First { incoming, end, .. }) = self.first.take() {
+            end.retry(incoming);
         }
     }
 
@@ -295,30 +288,32 @@ impl Detached {
     pub fn attach(mut self) -> io::Result<Connection> {
         let (peer, local) = (self.peer, self.local);
         let allowance = self.allowance.take();
-        let Some(First { incoming, turn, certified, queues }) = self.first.take() else {
+        let Some(First { incoming, turn, certified, end }) = self.first.take() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         let decided = Decided::default();
         let config = certified.begin(&decided, settings::is_local(peer));
-        let config = config.map_err(invalid)?;
-        let (connecting, drivers) = caught(|| incoming.accept_with(Arc::new(config)));
-        let connecting = connecting.map_err(|error| Failure::from(error).to_io())?;
-        if let Some(driver) = drivers.last() {
-            driver.keep(&queues, peer, allowance.clone());
-        }
+        let config = match config {
+            Ok(config) => config,
+            Err(error) => {
+                end.ignore(incoming);
+                return Err(invalid(error));
+            }
+        };
+        let link = end.begin(incoming, config);
+        let link = link.map_err(|error| Failure::from(error).to_io())?;
+        link.keep(allowance.clone());
+        let opened = Arc::clone(&link);
         let opening: Opening = Box::pin(async move {
             let handshake = async {
-                let connection = connecting.await?;
-                let streams = connection.accept_bi().await?;
-                Ok((connection, streams))
+                opened.connected().await?;
+                opened.stream().await
             };
             let opened = timeout(QUIC_HANDSHAKE_TIMEOUT, handshake).await;
             drop(turn);
             let decision = decided.lock().take();
             match (opened, decision) {
-                (Ok(Ok((connection, streams))), decision) => {
-                    Ok(Open::new(connection, streams, decision, Windows::NEW))
-                }
+                (Ok(Ok(())), decision) => Ok(Open::new(decision, Windows::NEW)),
                 (Ok(Err(_)), Some(decision)) if decision.verdict != super::Verdict::Allowed => {
                     Err(Failure::Refused(decision))
                 }
@@ -326,14 +321,14 @@ impl Detached {
                 (Err(_elapsed), _) => Err(Failure::TooSlow),
             }
         });
-        Ok(Connection::new(opening, peer, local, drivers).counted_in(allowance))
+        Ok(Connection::new(opening, peer, local, link).counted_in(allowance))
     }
 }
 
 impl Drop for Detached {
     fn drop(&mut self) {
-        if let Some(First { incoming, .. }) = self.first.take() {
-            incoming.ignore();
+        if let Some(First { incoming, end, .. }) = self.first.take() {
+            end.ignore(incoming);
         }
     }
 }

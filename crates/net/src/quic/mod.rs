@@ -16,13 +16,15 @@ mod chain;
 mod congestion;
 mod connect;
 mod connection;
-mod driver;
+mod endpoint;
 mod failure;
+mod inbox;
 mod issue;
+mod link;
 mod listener;
-mod queue;
 mod settings;
 mod simulated;
+mod socket;
 mod tls;
 mod windows;
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use quinn::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use quinn_proto::{EndpointConfig, IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use super::congestion::Forgiving;
 use crate::limits::{
@@ -36,7 +36,7 @@ pub(super) fn of_client(is_local: bool) -> Arc<TransportConfig> {
 /// Returns the parameters of a socket.
 pub(super) fn of_endpoint() -> EndpointConfig {
     let mut endpoint = EndpointConfig::default();
-    // The number is one that quinn takes.
+    // The number is one that quinn-proto takes.
     let _ = endpoint.max_udp_payload_size(QUIC_LOCAL_DATAGRAM);
     endpoint
 }
@@ -50,7 +50,9 @@ fn common(is_local: bool) -> TransportConfig {
     let mut transport = TransportConfig::default();
     if is_local {
         let mut mtu = MtuDiscoveryConfig::default();
-        mtu.upper_bound(QUIC_LOCAL_DATAGRAM);
+        // Each step of the search is a packet of that length. A relay on this machine may have the packets of
+        // Ethernet.
+        mtu.upper_bound(QUIC_LOCAL_DATAGRAM).minimum_change(QUIC_LOCAL_DATAGRAM / 256);
         transport.mtu_discovery_config(Some(mtu));
     }
     transport
@@ -58,7 +60,7 @@ fn common(is_local: bool) -> TransportConfig {
         .datagram_receive_buffer_size(None)
         .stream_receive_window(bytes(QUIC_RECEIVE_WINDOW))
         .send_window(QUIC_SEND_WINDOW as u64)
-        .congestion_controller_factory(Arc::new(Forgiving::default()))
+        .congestion_controller_factory(Arc::new(Forgiving::new(is_local)))
         .max_idle_timeout(IdleTimeout::try_from(QUIC_IDLE_TIMEOUT).ok())
         .keep_alive_interval(Some(QUIC_KEEP_ALIVE))
         // Nobody on the way is to measure round trips.

@@ -5,26 +5,22 @@
 //! as the key of the server is one of Ed25519: signatures of ECDSA have several lengths.
 
 use std::collections::VecDeque;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use parking_lot::Mutex;
-use quinn::crypto::{CryptoError, HmacKey};
-use quinn::udp::{RecvMeta, Transmit};
-use quinn::{
-    AsyncUdpSocket, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, ServerConfig,
-    UdpPoller,
-};
+use quinn_proto::crypto::{CryptoError, HmacKey};
+use quinn_proto::{ConnectionId, ConnectionIdGenerator, EndpointConfig, ServerConfig, Transmit};
+use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 
-use super::driver::Drivers;
-use super::queue::Queues;
+use super::endpoint::Endpoint;
 use super::settings;
-use crate::limits::QUIC_DATAGRAM_BYTES;
+use super::socket::{self, Received, Writable};
 
 /// Bytes of the id of a connection.
 const ID_BYTES: usize = 8;
@@ -178,15 +174,10 @@ impl Port {
         Datagram { from: self.shared.address, to, bytes }
     }
 
-    /// Makes the end of the socket. The datagrams of a server's connections are counted in `queues`.
-    pub(super) fn endpoint(
-        &self,
-        server: Option<ServerConfig>,
-        queues: Option<Arc<Queues>>,
-    ) -> io::Result<Endpoint> {
-        let socket = Arc::new(Socket { shared: Arc::clone(&self.shared), queues });
-        let drivers = Arc::new(Drivers::default());
-        Endpoint::new_with_abstract_socket(self.config(), server, socket, drivers)
+    /// Makes the end of the socket.
+    pub(super) fn endpoint(&self, server: Option<ServerConfig>) -> Endpoint {
+        let socket = Arc::new(Socket { shared: Arc::clone(&self.shared) });
+        Endpoint::new(self.config(), server, socket)
     }
 
     /// Returns the id by which a client calls a server first.
@@ -266,21 +257,19 @@ impl HmacKey for ResetKey {
 #[derive(Debug)]
 struct Socket {
     shared: Arc<Shared>,
-    queues: Option<Arc<Queues>>,
 }
 
-impl AsyncUdpSocket for Socket {
-    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
-        Box::pin(AlwaysWritable)
-    }
+/// Datagrams that one call hands on.
+const RECEIVES_AT_ONCE: usize = 32;
 
-    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+impl socket::Socket for Socket {
+    fn try_send(&self, transmit: &Transmit, bytes: &[u8]) -> io::Result<()> {
         let mut held = self.shared.held.lock();
         if held.is_closed {
             return Ok(());
         }
-        let len = transmit.segment_size.unwrap_or(transmit.contents.len()).max(1);
-        for bytes in transmit.contents.chunks(len) {
+        let len = transmit.segment_size.unwrap_or(bytes.len()).max(1);
+        for bytes in bytes.chunks(len) {
             let (from, to) = (self.shared.address, transmit.destination);
             held.sent.push_back(Datagram { from, to, bytes: bytes.to_vec() });
         }
@@ -289,36 +278,31 @@ impl AsyncUdpSocket for Socket {
         Ok(())
     }
 
-    fn poll_recv(
-        &self,
-        cx: &mut Context<'_>,
-        buffers: &mut [IoSliceMut<'_>],
-        received: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        let mut held = self.shared.held.lock();
-        let mut count = 0;
-        while let (Some(buffer), Some(meta)) = (buffers.get_mut(count), received.get_mut(count)) {
-            let Some(Datagram { from, bytes, .. }) = held.received.pop_front() else { break };
-            let len = bytes.len();
-            let has_room = |it: &Arc<Queues>| it.admits(from, len + QUIC_DATAGRAM_BYTES);
-            if !self.queues.as_ref().is_none_or(has_room) {
-                continue;
-            }
-            // One that is larger than all that this end has announced is dropped.
-            let Some(room) = buffer.get_mut(..len) else { continue };
-            room.copy_from_slice(&bytes);
-            *meta = RecvMeta { addr: from, len, stride: len, ..RecvMeta::default() };
-            count += 1;
+    fn writable(&self) -> Writable {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn poll_receive(&self, cx: &mut Context<'_>, each: &mut dyn FnMut(Received)) -> Poll<()> {
+        for _ in 0..RECEIVES_AT_ONCE {
+            let mut held = self.shared.held.lock();
+            let Some(Datagram { from, bytes, .. }) = held.received.pop_front() else {
+                held.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            };
+            drop(held);
+            let (len, stride) = (bytes.len(), bytes.len());
+            let meta = RecvMeta { addr: from, len, stride, ..RecvMeta::default() };
+            each(Received { meta, bytes: BytesMut::from(&*bytes) });
         }
-        if count == 0 {
-            held.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        Poll::Ready(Ok(count))
+        Poll::Ready(())
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.shared.address)
+    }
+
+    fn train(&self) -> usize {
+        1
     }
 
     fn may_fragment(&self) -> bool {
@@ -330,15 +314,5 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.shared.held.lock().is_closed = true;
         self.shared.sent.notify_one();
-    }
-}
-
-/// A socket in memory always has room.
-#[derive(Debug)]
-struct AlwaysWritable;
-
-impl UdpPoller for AlwaysWritable {
-    fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
     }
 }

@@ -42,6 +42,18 @@ impl Segment {
         self.len() == 0
     }
 
+    /// Makes a buffer of at least `least` bytes one that others may keep as well. Returns the bytes of memory that
+    /// do not count any more then: those without content.
+    pub(super) fn shared(&mut self, least: usize) -> Option<usize> {
+        let Self::Buf(buf) = self else { return None };
+        if buf.len() < least {
+            return None;
+        }
+        let unused = buf.capacity() - buf.len();
+        *self = Self::Bytes(bytes::Bytes::from_owner(std::mem::take(buf)));
+        Some(unused)
+    }
+
     /// Returns the bytes of memory that it keeps.
     pub(super) fn memory(&self) -> usize {
         match self {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::SendLimits;
@@ -18,6 +19,9 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Bytes of a file tail that are copied at a time, if they must be copied.
 const COPY_BYTES: usize = 256 << 10;
+
+/// Bytes of the least buffer that is given to a stream which keeps it. Smaller ones are copied.
+const GIVEN_BYTES_MIN: usize = 16 << 10;
 
 /// Memory of a waiting frame besides its bytes.
 pub(super) const FRAME_OVERHEAD_BYTES: usize = 768;
@@ -163,6 +167,9 @@ impl Pending {
             }
             index += 1;
         }
+        if stream.keeps_chunks() {
+            return self.send_chunks(stream, index, most);
+        }
         let mut more =
             matches!(self.waiting.get(index), Some(Waiting::Segment(Segment::File { .. })));
         let mut room = most;
@@ -187,6 +194,37 @@ impl Pending {
         }
         let count = if slices.is_empty() { 0 } else { stream.try_write_vectored(&slices, more)? };
         drop(slices);
+        self.consume(count);
+        Ok(())
+    }
+
+    /// Gives the stream the first `count` elements, whose buffers it keeps: it copies the small ones alone.
+    fn send_chunks(&mut self, stream: &Stream, count: usize, most: usize) -> io::Result<()> {
+        let mut room = most;
+        let mut chunks: SmallVec<[Bytes; 16]> = SmallVec::new();
+        for waiting in self.waiting.iter_mut().take(count) {
+            if let Waiting::Segment(segment) = waiting
+                && let Some(given) = segment.shared(GIVEN_BYTES_MIN)
+            {
+                self.memory -= given;
+            }
+            let waiting = &*waiting;
+            let Some(bytes) = waiting.memory() else { break };
+            let mut chunk = match waiting {
+                Waiting::Segment(Segment::Bytes(bytes)) => bytes.clone(),
+                _ => Bytes::copy_from_slice(bytes),
+            };
+            chunk.truncate(room);
+            room -= chunk.len();
+            let is_part = matches!(waiting, Waiting::Zeros(len) if *len > chunk.len());
+            if !chunk.is_empty() {
+                chunks.push(chunk);
+            }
+            if room == 0 || is_part {
+                break;
+            }
+        }
+        let count = if chunks.is_empty() { 0 } else { stream.try_write_chunks(&mut chunks)? };
         self.consume(count);
         Ok(())
     }

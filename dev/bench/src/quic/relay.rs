@@ -9,9 +9,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::net::sockopt;
 
-/// The largest datagram.
-const DATAGRAM: usize = 1 << 16;
+/// The largest datagram that passes: a packet of Ethernet less the headers of IP and UDP. Longer ones are lost, as
+/// on a path whose packets end there.
+const DATAGRAM: usize = 1_472;
+/// Bytes that the kernel keeps for a socket of the relay: a window of the ends.
+const SOCKET_BYTES: usize = 4 << 20;
 
 /// The terms of one direction.
 #[derive(Debug, Clone, Copy)]
@@ -29,18 +33,26 @@ struct Parcel {
 
 /// Starts a relay to `server`, which lasts as long as this process. Returns the address for clients.
 pub(crate) fn start(server: SocketAddr, terms: Terms) -> Result<SocketAddr> {
-    let near = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
+    let near = socket()?;
     let address = near.local_addr()?;
     std::thread::spawn(move || forward(&near, server, terms));
     Ok(address)
 }
 
+fn socket() -> Result<Arc<UdpSocket>> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    // The kernel allows fewer, perhaps.
+    let _ = sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BYTES);
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BYTES);
+    Ok(Arc::new(socket))
+}
+
 /// Takes datagrams of clients, each of which gets a socket and two threads of its own.
 fn forward(near: &Arc<UdpSocket>, server: SocketAddr, terms: Terms) {
     let mut ways: HashMap<SocketAddr, Sender<Parcel>> = HashMap::new();
-    let (mut bytes, mut dice) = (vec![0; DATAGRAM], Dice(1));
+    let (mut bytes, mut dice) = (vec![0; DATAGRAM + 1], Dice(1));
     while let Ok((count, from)) = near.recv_from(&mut bytes) {
-        if dice.loses(terms.lost_of_million) {
+        if count > DATAGRAM || dice.loses(terms.lost_of_million) {
             continue;
         }
         let Ok(way) = way(&mut ways, from, near, server, terms) else { continue };
@@ -61,7 +73,7 @@ fn way<'a>(
         Entry::Occupied(way) => return Ok(way.into_mut()),
         Entry::Vacant(vacant) => vacant,
     };
-    let far = Arc::new(UdpSocket::bind("127.0.0.1:0")?);
+    let far = socket()?;
     far.connect(server)?;
     let (there, parcels) = channel();
     let to_server = Arc::clone(&far);
@@ -75,8 +87,11 @@ fn way<'a>(
 
 /// Takes the datagrams of the server for one client.
 fn answer(far: &UdpSocket, back: &Sender<Parcel>, terms: Terms) {
-    let (mut bytes, mut dice) = (vec![0; DATAGRAM], Dice(2));
+    let (mut bytes, mut dice) = (vec![0; DATAGRAM + 1], Dice(2));
     while let Ok(count) = far.recv(&mut bytes) {
+        if count > DATAGRAM {
+            continue;
+        }
         let due = Instant::now() + terms.delay;
         let parcel = Parcel { due, bytes: bytes[..count].to_vec() };
         if !dice.loses(terms.lost_of_million) && back.send(parcel).is_err() {
@@ -88,7 +103,10 @@ fn answer(far: &UdpSocket, back: &Sender<Parcel>, terms: Terms) {
 /// Sends each datagram when its time has come.
 fn deliver(parcels: &Receiver<Parcel>, send: impl Fn(&[u8])) {
     while let Ok(parcel) = parcels.recv() {
-        std::thread::sleep(parcel.due.saturating_duration_since(Instant::now()));
+        let wait = parcel.due.saturating_duration_since(Instant::now());
+        if !wait.is_zero() {
+            std::thread::sleep(wait);
+        }
         send(&parcel.bytes);
     }
 }
