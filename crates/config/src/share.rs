@@ -163,6 +163,9 @@ pub struct ShareSection {
     /// macOS may back up here.
     #[serde(default)]
     pub time_machine: bool,
+    /// macOS searches it by Spotlight, in its index.
+    #[serde(default)]
+    pub spotlight: bool,
     /// How much backups may take of it.
     pub time_machine_max_size: Option<Size>,
     /// Clients may wait for changes in folders.
@@ -376,7 +379,7 @@ impl ShareSection {
             late_write_times inherited_as_set forward_slashes short_names list_ea_sizes hide_files
             veto off_core posix_locks audit max_connections recycle brake worm home scan index
             index_files keep_deleted cluster
-            group addresses fence weight beneath bins guarded;
+            group addresses fence weight beneath bins guarded spotlight;
             name: Spanned::new(0..0, name),
             path: Spanned::new(0..0, path),
             posix: true,
@@ -582,6 +585,9 @@ impl ShareSection {
     fn index_fault(&self) -> Option<String> {
         if self.index_files.is_some_and(|files| !(1..=INDEX_FILES_MAX).contains(&files)) {
             return Some(format!("index_files is 1 to {INDEX_FILES_MAX}"));
+        }
+        if self.spotlight && !self.index {
+            return Some(String::from("spotlight needs index = true"));
         }
         let what = "index and {user} in the path cannot be used together: the folder of each user would need one";
         (self.index && self.user_part().is_some()).then(|| String::from(what))

@@ -196,6 +196,7 @@ pub(super) const EVERY_KEY: &str = r#"
         posix = false
         streams = "folder"
         time_machine = true
+        spotlight = true
         time_machine_max_size = "2T"
         change_notify = false
         max_file_size = "100G"
@@ -473,6 +474,9 @@ fn an_index_has_a_number_of_files_and_one_folder() {
         let told = share(&format!("index = true\nindex_files = {files}"), "/x").unwrap_err();
         assert!(told.contains("index_files is 1 to 100000000"), "{told}");
     }
+    let told = share("spotlight = true", "/x").unwrap_err();
+    assert!(told.contains("spotlight needs index = true"), "{told}");
+    assert!(share("index = true\nspotlight = true", "/x").unwrap().shares[0].spotlight);
     let told = share("index = true", "/home/{user}").unwrap_err();
     assert!(told.contains("index and {user} in the path cannot be used together"), "{told}");
 }

@@ -61,6 +61,7 @@ from .peers import (  # noqa: F401
     smbclient,
     smbpasswd,
     smbtorture,
+    spotlight,
     srvsvc,
     test_suites,
     two_guests,
@@ -137,7 +138,7 @@ def runs_with_newer(group, args):
     name = group.name
     named = ("dfs/smbd", "netdfs/torture")
     return (
-        name.startswith(("smbtorture/", "differential/", "quic/"))
+        name.startswith(("smbtorture/", "differential/", "quic/", "spotlight/"))
         or name in named
         or bool(args.only)
         and name.startswith("xfstests/")

@@ -198,6 +198,11 @@ PROFILES = {
             "inbox=guest ok = yes\nread only = no",
         ],
     ),
+    # One share is searched by Spotlight. smbd has no index: its answers are those of an empty one.
+    "spotlight": (
+        [*OFFERED, "-m", "spotl=index = true\nspotlight = true", "-m", "nospotl"],
+        ["-g", "spotlight backend = noindex", "-M", "spotl=spotlight = yes", "-M", "nospotl=spotlight = no"],
+    ),
     # Files of the share archive are written once.
     "worm": (
         [*OFFERED, "-m", 'archive=worm = { after = "3 seconds" }'],

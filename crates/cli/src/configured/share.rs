@@ -45,6 +45,7 @@ pub(crate) fn share(section: &ShareSection, vfs: Arc<dyn Vfs>, identities: Ident
         .posix(section.posix)
         .case_sensitive(section.case_sensitive)
         .time_machine(section.time_machine)
+        .spotlight(section.spotlight)
         .time_machine_limit(section.time_machine_max_size.map(|size| size.0))
         .change_notify(section.change_notify)
         .max_file_size(section.max_file_size.map(|size| size.0))

@@ -224,7 +224,7 @@ impl<'a> Share<'a> {
 
     /// The path, with `{user}` for Samba's words for the user. Home folders are taken to be in
     /// `/home`.
-    fn path(&self) -> String {
+    pub(super) fn path(&self) -> String {
         let home = format!("/home/{USER}");
         let path = match self.value("path") {
             None | Some("") if self.is_homes() => home.clone(),

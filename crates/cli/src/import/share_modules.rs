@@ -64,6 +64,7 @@ fn options_of<'a>(share: &Share<'a>) -> impl Iterator<Item = &'a Parameter> {
 pub(super) fn write(share: &Share<'_>, report: &mut Report, toml: &mut String) {
     write_snapshots(share, report, toml);
     write_time_machine(share, report, toml);
+    write_spotlight(share, report, toml);
     recycle::write(share, report, toml);
     write_audit(share, toml);
     if share.loads("readonly")
@@ -185,6 +186,22 @@ fn write_time_machine(share: &Share<'_>, report: &mut Report, toml: &mut String)
             }
         }
     }
+}
+
+/// Samba searches in the index of another program; the share gets one of its own.
+fn write_spotlight(share: &Share<'_>, report: &mut Report, toml: &mut String) {
+    if share.truth("spotlight") != Some(true) {
+        return;
+    }
+    if share.path().contains("{user}") {
+        if let Some(parameter) = share.parameter("spotlight") {
+            let why = "a share with a folder for each user has no index";
+            report.parameter(Weight::LeftOut, &share.section.name, parameter, why);
+        }
+        return;
+    }
+    line(toml, "index", "true");
+    line(toml, "spotlight", "true");
 }
 
 /// Operations of Samba's, by the beginnings of their names, and Frevo's.

@@ -77,6 +77,7 @@ pub struct Search<S, P> {
 pub struct Searched {
     handle: ContextHandle,
     key: QueryKey,
+    serial: u64,
     max_fragment: u32,
 }
 
@@ -93,6 +94,8 @@ pub struct Page<P> {
 #[derive(Debug)]
 struct Running<P> {
     key: QueryKey,
+    /// Its number among the queries of the share: a client may use the same key again.
+    serial: u64,
     query: Arc<Query>,
     attributes: Vec<String>,
     /// The numbers that may be told; None for all.
@@ -188,6 +191,8 @@ struct Opened<S, P> {
     /// The path of the share at the client.
     mount_path: String,
     queries: Vec<Running<P>>,
+    /// Queries that were opened so far.
+    opened_queries: u64,
     told: Told,
     /// The part of the last answer that was not told yet.
     rest: Vec<u8>,
@@ -232,9 +237,10 @@ impl<S: Clone, P: Copy> Spotlight<S, P> {
 
     /// Ends a call with the page that its search has found; None for a search that has failed.
     pub fn complete(&mut self, searched: &Searched, page: Option<Page<P>>) -> Answer {
-        let Searched { handle, key, max_fragment } = searched;
+        let Searched { handle, key, serial, max_fragment } = searched;
         let opened = self.opened(handle)?;
-        let answer = match (opened.queries.iter_mut().find(|query| query.key == *key), page) {
+        let is_it = |query: &&mut Running<P>| query.key == *key && query.serial == *serial;
+        let answer = match (opened.queries.iter_mut().find(is_it), page) {
             (Some(query), Some(page)) => {
                 query.is_searching = false;
                 query.after = page.after;
@@ -276,9 +282,19 @@ impl<S: Clone, P: Copy> Spotlight<S, P> {
             return None;
         }
         let root = format!("/{}", volume.name);
-        let (queries, told, rest) = (Vec::new(), Told::default(), Vec::new());
+        let (queries, opened_queries) = (Vec::new(), 0);
+        let (told, rest) = (Told::default(), Vec::new());
         let share_path = root.clone();
-        self.0.push(Opened { handle, volume, root, mount_path, queries, told, rest });
+        self.0.push(Opened {
+            handle,
+            volume,
+            root,
+            mount_path,
+            queries,
+            opened_queries,
+            told,
+            rest,
+        });
         Some((share_path, handle))
     }
 
@@ -374,8 +390,10 @@ impl<S: Clone, P: Copy> Opened<S, P> {
         }
         let query = Arc::new(parse_query(query, now).ok()?);
         let scopes = self.scopes(scopes.as_deref())?;
+        self.opened_queries = self.opened_queries.saturating_add(1);
         self.queries.push(Running {
             key,
+            serial: self.opened_queries,
             query,
             attributes: methods::owned(attributes),
             items: items.map(<[u64]>::to_vec),
@@ -438,7 +456,7 @@ impl<S: Clone, P: Copy> Opened<S, P> {
                 query: Arc::clone(&query.query),
                 after: query.after,
                 most: SPOTLIGHT_RESULTS_AT_ONCE,
-                searched: Searched { handle: self.handle, key, max_fragment },
+                searched: Searched { handle: self.handle, key, serial: query.serial, max_fragment },
             });
         }
         let rows = query.take(&self.root, &mut self.told);

@@ -10,6 +10,7 @@ mod authentication;
 mod fsrvp;
 mod info;
 mod manage;
+mod mdssvc;
 mod netdfs;
 mod password;
 mod peer;
@@ -97,6 +98,7 @@ pub(crate) fn create(
     if identity.is_guest && !served.is_some_and(Served::lists_shares) {
         return Err(Status::ACCESS_DENIED.into());
     }
+    let served = served.filter(|served| served.is_offered(rq.server()));
     let served = served.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
     let tree = rq.tree()?;
     let session = rq.session()?;

@@ -54,24 +54,27 @@ const EVERYONE_HOLDS: [u32; 1] = [23];
 /// 100 ns in a millisecond.
 const TICKS_PER_MS: u64 = 10_000;
 
-/// The addresses of a client and of the server that it calls.
+/// The addresses of a client and of the server that it calls, and the carrier between them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallEnds {
     pub(super) client: SocketAddr,
     pub(super) server: IpAddr,
+    /// True if the carrier encrypts.
+    pub(super) is_sealed: bool,
 }
 
 impl CallEnds {
     /// The ends of a pipe.
     pub(super) fn of(rq: &Request<'_>) -> Self {
-        Self { client: rq.connection.peer, server: rq.connection.local.ip() }
+        let (client, server) = (rq.connection.peer, rq.connection.local.ip());
+        Self { client, server, is_sealed: rq.is_sealed() }
     }
 }
 
 /// The server, as told to the user of one session.
 pub(super) struct Caller<'a> {
     pub(super) server: &'a Arc<ServerState>,
-    pub(super) identity: &'a Identity,
+    pub(super) identity: &'a Arc<Identity>,
     pub(super) user: &'a str,
     /// The groups of the user, in lower case.
     pub(super) groups: &'a [String],
@@ -87,6 +90,8 @@ pub(super) struct Caller<'a> {
     pub(super) address: IpAddr,
     /// The address of the server by which the caller reaches it.
     pub(super) local: IpAddr,
+    /// True if the carrier encrypts.
+    pub(super) is_sealed: bool,
     /// The accounts, listed once for one write to the pipe.
     pub(super) listing: Listing,
     /// The time until which this write may wait for names of domains, from its first question on.
@@ -100,7 +105,7 @@ impl<'a> Caller<'a> {
     /// A caller with this identity and these addresses, that may not manage the server.
     pub(super) fn new(
         server: &'a Arc<ServerState>,
-        identity: &'a Identity,
+        identity: &'a Arc<Identity>,
         ends: CallEnds,
     ) -> Self {
         Self {
@@ -114,6 +119,7 @@ impl<'a> Caller<'a> {
             peer: ends.client,
             address: ends.client.ip(),
             local: ends.server,
+            is_sealed: ends.is_sealed,
             listing: Listing::default(),
             names_until: OnceCell::new(),
             manager: None,

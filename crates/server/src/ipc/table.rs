@@ -1,24 +1,27 @@
 //! The interfaces that this server answers: one row for each, and its state on one association.
 
 use std::fmt;
+use std::sync::Arc;
 
 use frevo_rpc::epm::{self, Epm};
 use frevo_rpc::lsarpc::{Authority as _, Lsarpc};
 use frevo_rpc::samr::{PasswordChange, Samr};
 use frevo_rpc::{
     Answer, AuthLevel, Call, Calls, Endpoint, FaultStatus, Interface, Outcome, Terms, dssp, fsrvp,
-    interface, lsarpc, netdfs, samr, srvsvc, witness, wkssvc,
+    interface, lsarpc, mdssvc, netdfs, samr, srvsvc, witness, wkssvc,
 };
 
 use super::authentication::Exchange;
 use super::fsrvp::{BackupCaller, ShadowCopyCalls};
 use super::manage;
+use super::mdssvc::{Searcher, SpotlightCalls};
 use super::services::Caller;
 #[cfg(feature = "test-hooks")]
 use super::test_events::{self, TestEvents};
 use super::waits::{Event, PipeWaits, Started};
 use super::witness::{OfAssociation, Registrant};
 use crate::objects::pipe::{PipeEnd, PipeKind};
+use crate::objects::server::ServerState;
 
 /// An interface that this server answers.
 #[derive(Debug)]
@@ -48,6 +51,13 @@ impl Served {
     /// True for an interface whose pipe is only for the list of shares.
     pub(super) fn lists_shares(&self) -> bool {
         self.on_its_pipe().all(|row| std::ptr::eq(row.interface, &srvsvc::INTERFACE))
+    }
+
+    /// True unless no share of the server can be searched by Spotlight, which is what this interface is for: macOS
+    /// asks for its pipe to know.
+    pub(super) fn is_offered(&self, server: &ServerState) -> bool {
+        !std::ptr::eq(self.interface, &mdssvc::INTERFACE)
+            || server.shares().all().any(|share| share.spotlight)
     }
 
     /// Returns the rows that are spoken on its pipe: those that share a name of a pipe with it, and
@@ -91,6 +101,13 @@ static TABLE: &[Served] = &[
     Served {
         interface: &fsrvp::INTERFACE_3,
         open: || Box::new(ShadowCopyCalls),
+        asks_host: false,
+        is_managed: false,
+        is_of_nodes: false,
+    },
+    Served {
+        interface: &mdssvc::INTERFACE,
+        open: || Box::<SpotlightCalls>::default(),
         asks_host: false,
         is_managed: false,
         is_of_nodes: false,
@@ -267,6 +284,18 @@ impl Answers for ShadowCopyCalls {
         let may_back_up = manage::is_administrator(server, identity)
             || manage::is_backup_operator(server, identity);
         self.start(call, BackupCaller { server, user, address, may_back_up }).into()
+    }
+}
+
+impl Answers for SpotlightCalls {
+    fn begin(&mut self, call: &Call, caller: &Caller<'_>) -> Begun {
+        let (server, identity) = (Arc::clone(caller.server), Arc::clone(caller.identity));
+        let Caller { peer, is_sealed, .. } = *caller;
+        self.start(call, Searcher { server, identity, peer, is_sealed }).into()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes()
     }
 }
 

@@ -140,6 +140,8 @@ pub struct Share {
     pub(crate) is_case_sensitive: bool,
     /// macOS may back up here.
     pub(crate) time_machine: bool,
+    /// macOS searches it by Spotlight, if it has an index.
+    pub(crate) spotlight: bool,
     /// How much backups may take of it; none: all that there is.
     pub(crate) time_machine_limit: Option<Arc<Limit>>,
     /// Clients may wait for changes in directories.
@@ -290,6 +292,7 @@ impl Share {
             posix: true,
             is_case_sensitive: false,
             time_machine: false,
+            spotlight: false,
             time_machine_limit: None,
             change_notify: true,
             max_file_size: MAX_OFFSET,
@@ -479,7 +482,6 @@ impl Share {
 
     /// The index, as the user of this share may search it. The share is the one that the user has: from
     /// [`Self::acting_for`]. None without an index.
-    #[allow(dead_code, reason = "clients search by Spotlight")]
     pub(crate) fn searcher<'a>(&'a self, token: &'a Token) -> Option<Searcher<'a>> {
         let index = self.index.as_deref().filter(|_| !self.is_exposed)?;
         let viewer = Viewer {

@@ -27,5 +27,6 @@ mod ranges;
 mod rights;
 mod samba_links;
 mod snapshots;
+mod spotlight;
 mod storage_qos;
 mod write_once;

@@ -68,24 +68,17 @@ fn of_text(operator: Operator, value: &Value, condition: impl Fn(&Pattern) -> Qu
 /// A condition on the name.
 fn name(pattern: &Pattern) -> Query {
     let is_word = pattern.modifiers.is_word;
-    let text = |text: &String, part: Match| Query::Name(text_of(pattern, text, part));
-    let parts: Vec<_> = pattern.parts.iter().map(|part| part.as_str()).collect();
-    let whole = if is_word { Match::Word } else { Match::Whole };
-    let beginning = if is_word { Match::Word } else { Match::Beginning };
-    match (parts.as_slice(), pattern.parts.as_slice()) {
-        (_, [only]) => text(only, whole),
-        (parts, _) if parts.iter().all(|part| part.is_empty()) => Query::All,
-        ([_, ""], [part, _]) => text(part, beginning),
-        (["", _], [_, part]) => text(part, Match::End),
-        (["", _, ""], [_, part, _]) => text(part, Match::Within),
-        (_, [first, middle @ .., last]) => {
-            // The parts may be in another order: that finds a little more.
-            let ends = [(first, Match::Beginning), (last, Match::End)];
-            let middle = middle.iter().map(|part| (part, Match::Within));
-            let all = ends.into_iter().chain(middle).filter(|(part, _)| !part.is_empty());
-            joined(all.map(|(part, at)| text(part, at)).collect(), Query::And)
-        }
-        _ => Query::Nothing,
+    let text = |text: &str, part: Match| Query::Name(text_of(pattern, text, part));
+    let parts: Vec<_> = pattern.parts.iter().map(String::as_str).collect();
+    let has_one_letter = pattern.wildcards.contains(&'?');
+    match parts[..] {
+        [only] => text(only, if is_word { Match::Word } else { Match::Whole }),
+        _ if has_one_letter => text(&pattern.text(), Match::Pattern),
+        _ if parts.iter().all(|part| part.is_empty()) => Query::All,
+        [part, ""] => text(part, if is_word { Match::Word } else { Match::Beginning }),
+        ["", part] => text(part, Match::End),
+        ["", part, ""] => text(part, Match::Within),
+        _ => text(&pattern.text(), Match::Pattern),
     }
 }
 

@@ -248,14 +248,17 @@ impl<'a> Parser<'a> {
     /// Takes a text up to its closing quote, and the modifiers after it.
     fn quoted(&mut self, quote: char, mut modifiers: Modifiers) -> Result<Pattern> {
         let open = self.error("a quote is open");
-        let (mut parts, mut part) = (Vec::new(), String::new());
+        let (mut parts, mut wildcards, mut part) = (Vec::new(), Vec::new(), String::new());
         let mut letters = self.rest.chars();
         loop {
             match letters.next() {
                 None => return Err(open),
                 Some(letter) if letter == quote => break,
                 Some('\\') => part.push(letters.next().ok_or(open)?),
-                Some('*' | '?') => parts.push(core::mem::take(&mut part)),
+                Some(letter @ ('*' | '?')) => {
+                    parts.push(core::mem::take(&mut part));
+                    wildcards.push(letter);
+                }
                 Some(letter) => part.push(letter),
             }
         }
@@ -264,7 +267,7 @@ impl<'a> Parser<'a> {
         self.word(|letter| letter.is_ascii_alphabetic())
             .chars()
             .for_each(|letter| modifiers.add(letter));
-        Ok(Pattern { parts, modifiers })
+        Ok(Pattern { parts, wildcards, modifiers })
     }
 
     /// Takes a time after `$time.`.

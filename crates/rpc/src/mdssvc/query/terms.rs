@@ -44,17 +44,25 @@ impl Modifiers {
 pub(super) struct Pattern {
     /// The text between the wildcards; one more than there are wildcards.
     pub(super) parts: Vec<String>,
+    /// The wildcards, `*` and `?`.
+    pub(super) wildcards: Vec<char>,
     pub(super) modifiers: Modifiers,
 }
 
 impl Pattern {
     pub(super) fn plain(text: String) -> Self {
-        Self { parts: vec![text], modifiers: Modifiers::default() }
+        Self { parts: vec![text], wildcards: Vec::new(), modifiers: Modifiers::default() }
     }
 
-    /// Returns the text, with `*` for each wildcard.
+    /// Returns the text with its wildcards.
     pub(super) fn text(&self) -> String {
-        self.parts.join("*")
+        let mut wildcards = self.wildcards.iter();
+        let mut text = String::new();
+        for part in &self.parts {
+            text.push_str(part);
+            text.extend(wildcards.next());
+        }
+        text
     }
 }
 

@@ -387,7 +387,12 @@ fn a_failed_search_ends_its_query() {
     let Progress::Search(late) = pipe.call(&request) else { panic!() };
     pipe.result("closeQueryForContext:", 1, Vec::new());
     let answer = pipe.spotlight.complete(&late.searched, Some(page(&late, 10)));
+    assert_eq!(answer.as_ref(), Ok(&stub));
+    // Another query has its numbers.
+    pipe.open_query(1, Vec::new());
+    let answer = pipe.spotlight.complete(&late.searched, Some(page(&late, 10)));
     assert_eq!(answer, Ok(stub));
+    assert_eq!(pipe.fetch(1).ids.len(), 10);
     pipe.ended(&Request::Close { handle: pipe.handle }).unwrap();
     let answer = pipe.spotlight.complete(&late.searched, Some(page(&late, 10)));
     assert_eq!(answer, Err(FaultStatus::PROTO_ERROR));

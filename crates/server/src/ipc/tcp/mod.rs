@@ -202,7 +202,7 @@ impl Connection {
 
     /// The ends of its calls.
     const fn ends(&self) -> CallEnds {
-        CallEnds { client: self.peer.address, server: self.peer.local.ip() }
+        CallEnds { client: self.peer.address, server: self.peer.local.ip(), is_sealed: false }
     }
 
     /// Gives bytes to the association. Only a user who is logged on can have a call answered that
@@ -213,7 +213,7 @@ impl Connection {
         let user = match &self.user {
             Some(user) if self.port == Port::Interfaces => user,
             _ => {
-                let nobody = Identity::nobody();
+                let nobody = Arc::new(Identity::nobody());
                 let server = Arc::clone(&self.peer.server);
                 let caller = Caller::new(&server, &nobody, ends);
                 let written = self.association()?.write(&bytes, &caller);

@@ -48,6 +48,8 @@ switches! {
     case_sensitive: is_case_sensitive,
     /// True lets macOS back up here. False unless set.
     time_machine: time_machine,
+    /// True lets macOS search by Spotlight here, if the share has an index. False unless set.
+    spotlight: spotlight,
     /// True lets clients wait for changes in directories. True unless set.
     change_notify: change_notify,
     /// True moves LastWriteTime two seconds after the first write, or when the file is flushed or
