@@ -212,6 +212,15 @@ impl fmt::Debug for Done {
     }
 }
 
+/// The user that a client wants to log on as by a password, in its spelling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The user.
+    pub user: String,
+    /// The domain.
+    pub domain: String,
+}
+
 /// The server's side of one logon.
 ///
 /// It is good for one exchange: a refusal ends it, so a challenge is never answered twice. It
@@ -403,6 +412,21 @@ impl Acceptor {
             }
             State::AwaitsAnswer(_) | State::Ended => Err(Reason::OutOfTurn.into()),
         }
+    }
+
+    /// Returns the user whose account the next token will be judged by, so that it can be asked for before
+    /// [`Self::step`]. None for a token that needs none, or that is refused for its form whatever the
+    /// account, and for users of domains whose proofs are passed on.
+    pub fn claim(&self, token: &[u8]) -> Option<Claim> {
+        let State::AwaitsAuthenticate(envelope, challenged) = &self.state else { return None };
+        if token.len() > MAX_TOKEN_LEN {
+            return None;
+        }
+        let token = match envelope {
+            Some(_) => NegTokenResp::parse(token).ok()?.token?,
+            None => token,
+        };
+        self.judge().claim(token, challenged)
     }
 
     /// Goes on with the answer to the question of [`Step::Ask`].

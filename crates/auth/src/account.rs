@@ -51,6 +51,20 @@ pub trait Accounts {
     /// server may ignore. `None` if there is none or it has no NT hash.
     fn account(&self, user: &str, domain: &str) -> Option<Account>;
 
+    /// Returns the name by which a directory has to be asked before the account of `user` is looked up
+    /// here. None for a source that asks no directory, and for accounts that it has itself.
+    fn asks_directory(&self, user: &str, domain: &str) -> Option<String> {
+        let _ = (user, domain);
+        None
+    }
+
+    /// Returns the kind of directory that the account of this stored name is of, for logs. None for accounts
+    /// of the server itself.
+    fn directory_of(&self, name: &str) -> Option<&'static str> {
+        let _ = name;
+        None
+    }
+
     /// Returns the facts about `user`; None for users of other servers.
     fn membership(&self, user: &str) -> Option<Membership> {
         let _ = user;
@@ -83,6 +97,14 @@ pub trait Accounts {
 impl<A: Accounts + ?Sized> Accounts for &A {
     fn account(&self, user: &str, domain: &str) -> Option<Account> {
         (**self).account(user, domain)
+    }
+
+    fn asks_directory(&self, user: &str, domain: &str) -> Option<String> {
+        (**self).asks_directory(user, domain)
+    }
+
+    fn directory_of(&self, name: &str) -> Option<&'static str> {
+        (**self).directory_of(name)
     }
 
     fn membership(&self, user: &str) -> Option<Membership> {

@@ -51,7 +51,7 @@ pub mod target;
 mod tests;
 
 pub use acceptor::{
-    Acceptor, AcceptorConfig, DomainLogon, DomainQuestion, Done, Guests, Identity, Step,
+    Acceptor, AcceptorConfig, Claim, DomainLogon, DomainQuestion, Done, Guests, Identity, Step,
 };
 pub use account::{Account, Accounts, Membership, NotChanged};
 pub use account_rules::AccountRules;

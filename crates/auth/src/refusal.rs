@@ -71,7 +71,7 @@ impl Refusal {
             Reason::NtlmOff => Status::NOT_SUPPORTED,
             // MS-NLMP 3.2.5.1.2: the status of the controller, or that there is none.
             Reason::DomainAccount(fault) | Reason::Rule(fault) => fault.status(),
-            Reason::DomainSilent(_) => Status::NO_LOGON_SERVERS,
+            Reason::DomainSilent(_) | Reason::DirectorySilent(_) => Status::NO_LOGON_SERVERS,
             _ => Status::LOGON_FAILURE,
         }
     }
@@ -196,6 +196,8 @@ pub enum Reason {
     DomainAccount(AccountFault),
     /// No domain controller has judged a user of NTLM. The text says why.
     DomainSilent(String),
+    /// The directory of accounts has not told whether there is such an account. The text says why.
+    DirectorySilent(String),
     /// A reason of Kerberos.
     Kerberos(Fault),
 }
@@ -229,6 +231,7 @@ impl Reason {
             | Self::WrongChannelBindings
             | Self::NoAccount(_)
             | Self::DomainSilent(_)
+            | Self::DirectorySilent(_)
             | Self::Kerberos(_) => false,
         }
     }
@@ -268,6 +271,9 @@ impl fmt::Display for Reason {
             Self::NoAccount(why) => f.write_str(why),
             Self::DomainAccount(fault) => fault.fmt(f),
             Self::DomainRefused(why) => write!(f, "the domain refuses the user: {why}"),
+            Self::DirectorySilent(why) => {
+                write!(f, "the directory of accounts was not asked: {why}")
+            }
             Self::DomainSilent(why) => write!(f, "the domain was not asked: {why}"),
             Self::Kerberos(fault) => fault.fmt(f),
         }

@@ -102,8 +102,8 @@ mod shares;
 
 #[doc(inline)]
 pub use access::{
-    access_rules, administrators, domain_logons, domain_names, id_map, rate_rules, share_access,
-    user_map,
+    access_rules, account_directory, administrators, domain_logons, domain_names, id_map,
+    rate_rules, share_access, user_map,
 };
 #[doc(inline)]
 pub use base::{panics, quoted};

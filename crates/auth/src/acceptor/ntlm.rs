@@ -1,7 +1,7 @@
 //! The server's end of NTLM: MS-NLMP 3.2.5.1.2.
 
 use super::passed_on::DomainLogon;
-use super::{AcceptorConfig, Guests, Identity};
+use super::{AcceptorConfig, Claim, Guests, Identity};
 use crate::account::{Account, Accounts};
 use crate::hash::same;
 use crate::kerberos::LogonInfo;
@@ -132,6 +132,18 @@ impl Judge<'_> {
     ) -> bool {
         sent_key(challenged.flags & message.flags, message.session_key).is_ok()
             && matches!(Form::of(message), Ok(Ok(form)) if self.check_demands(&form).is_ok())
+    }
+
+    /// Returns the user of a message whose proof will be judged by an account.
+    pub(super) fn claim(&self, token: &[u8], challenged: &Challenged) -> Option<Claim> {
+        let message = Authenticate::parse(token).ok()?;
+        let passed_on = &self.config.passed_on;
+        let is_passed_on = passed_on.iter().any(|own| own.eq_ignore_ascii_case(&message.domain));
+        let is_judged = !message.user.is_empty()
+            && !message.is_anonymous()
+            && !is_passed_on
+            && self.takes_form_of(&message, challenged);
+        is_judged.then(|| Claim { user: message.user.clone(), domain: message.domain.clone() })
     }
 
     /// Checks the last message at `now`, in FILETIME ticks. `finish` is called for every well-formed

@@ -6,6 +6,7 @@
 //! It may touch `base` only. It knows no session and no file: it answers questions about names.
 
 pub mod access_rules;
+pub mod account_directory;
 pub(crate) mod actor;
 pub mod administrators;
 pub mod domain_logons;

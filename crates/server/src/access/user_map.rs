@@ -149,6 +149,14 @@ impl<A: Accounts> Accounts for Mapped<A> {
         self.accounts.password_hash(name)
     }
 
+    fn asks_directory(&self, user: &str, domain: &str) -> Option<String> {
+        self.accounts.asks_directory(self.map.account(user, domain), domain)
+    }
+
+    fn directory_of(&self, name: &str) -> Option<&'static str> {
+        self.accounts.directory_of(name)
+    }
+
     fn change_password(&self, user: &str, old: &NtHash, new: &str) -> Result<(), NotChanged> {
         self.accounts.change_password(user, old, new)
     }

@@ -40,7 +40,11 @@ pub(crate) fn logged_on(
         .with("dialect", format!("{:?}", rq.dialect()))
         .with("sealed", sealed)
         .with("mic", done.has_mic);
-    audit.emit(event);
+    let source = rq.server().accounts().directory_of(&done.identity.user);
+    audit.emit(match source {
+        Some(source) => event.with("source", source),
+        None => event,
+    });
 }
 
 /// A logon that was refused; `user` and `domain` are the client's claim.

@@ -31,10 +31,10 @@ use crate::command::response::Response;
 use crate::connection::{Authentication, Connection, Purpose};
 use crate::objects::channel::Channel;
 use crate::objects::ledger::{Holder, Kind, Name};
-use crate::objects::logon;
 use crate::objects::refusal::{Outcome, Refusal};
 use crate::objects::session::{Identity, Security, Session};
 use crate::objects::settings::{Encryption, Signing};
+use crate::objects::{directory, logon};
 
 /// Takes one token of an authentication.
 pub(crate) async fn handle(
@@ -99,8 +99,7 @@ pub(crate) async fn handle(
             // The user name is known only from the AUTHENTICATE_MESSAGE on (MS-NLMP). If it is
             // known, the refusal counts as a failed logon. Where the throttle lets nothing count,
             // the status tells nothing of the controller's verdict on the password.
-            let counts =
-                refusal.account.is_empty() || heed(rq, connection, &refusal.account, false).await;
+            let counts = refusal.account.is_empty() || guessed(rq, connection, &refusal).await;
             abandon(rq, connection, &session, authentication.purpose);
             Err(if counts { refusal.status() } else { Status::LOGON_FAILURE }.into())
         }
@@ -115,6 +114,14 @@ async fn judged(
     token: &[u8],
     accounts: &SharedAccounts,
 ) -> Result<Step, frevo_auth::Refusal> {
+    let address = rq.connection.peer.ip();
+    if let Some(asking) = directory::before_proof(rq.server(), acceptor, token, accounts, address) {
+        tokio::select! {
+            biased;
+            () = connection.ended() => return Err(directory::gone()),
+            asked = asking => asked?,
+        }
+    }
     let now = rq.server().ambient.now().0;
     let mut step = acceptor.step(token, now, &**accounts)?;
     if let Step::Retry(_, refusal) = &step
@@ -167,6 +174,9 @@ async fn admit(
     connection: &Connection,
     done: &mut Done,
 ) -> Result<OnHost, Status> {
+    if let Some(asking) = directory::before_naming(rq.server(), done, rq.connection.peer.ip()) {
+        asking.await;
+    }
     if let Err(refusal) = logon::name_user(rq.server(), done) {
         refused(rq, &refusal);
         return Err(refusal.status());
@@ -211,6 +221,15 @@ async fn heed(rq: &Request<'_>, connection: &Connection, account: &str, success:
             counts
         }
     }
+}
+
+/// Counts a wrong password; false when it does not count. The account's directory may have a new one.
+async fn guessed(rq: &Request<'_>, connection: &Connection, refusal: &frevo_auth::Refusal) -> bool {
+    let counts = heed(rq, connection, &refusal.account, false).await;
+    if counts {
+        rq.server().doubt(&refusal.account);
+    }
+    counts
 }
 
 /// A failed exchange takes its session with it, but a failed binding leaves the
@@ -673,6 +692,7 @@ fn log_logon(rq: &Request<'_>, authentication: &Authentication, done: &Done) {
             workstation = %shortened(&done.identity.workstation),
             purpose, dialect = dialect_name(negotiated.terms.dialect),
             mechanism = ?done.identity.mechanism(),
+            source = rq.server().accounts().directory_of(&done.identity.user),
             cipher = negotiated.terms.cipher.map(cipher_name),
             signing, mic = done.has_mic, left_out, "logged on");
     });

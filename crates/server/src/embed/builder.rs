@@ -10,6 +10,7 @@ use frevo_store::Vfs;
 use frevo_store::state::StateStore;
 
 use super::{IntoListeners, Limits, Server, ShareEditor, UserList};
+use crate::access::account_directory::AccountDirectory;
 use crate::access::domain_logons::DomainLogons;
 use crate::access::domain_names::DomainDirectory;
 use crate::access::kerberos::KeySource;
@@ -40,6 +41,7 @@ pub struct ServerBuilder {
     pub(super) state_store: Option<Arc<dyn StateStore>>,
     pub(super) handover_store: Option<Arc<dyn StateStore>>,
     pub(super) share_editor: Option<Arc<dyn ShareEditor>>,
+    pub(super) account_directory: Option<Arc<AccountDirectory>>,
     pub(super) domain_logons: Option<Arc<dyn DomainLogons>>,
     pub(super) domain_directory: Option<Arc<dyn DomainDirectory>>,
     pub(super) key_source: Option<Arc<dyn KeySource>>,
@@ -66,6 +68,7 @@ impl Default for ServerBuilder {
             state_store: None,
             handover_store: None,
             share_editor: None,
+            account_directory: None,
             domain_logons: None,
             domain_directory: None,
             key_source: None,
@@ -158,6 +161,13 @@ impl ServerBuilder {
     #[doc(hidden)]
     pub fn share_editor(self, editor: Arc<dyn ShareEditor>) -> Self {
         Self { share_editor: Some(editor), ..self }
+    }
+
+    /// Sets the directory that is asked for accounts before a logon is judged. The accounts of
+    /// [`Self::accounts`] have to name it, by [`Accounts::asks_directory`](frevo_auth::Accounts::asks_directory),
+    /// and to answer by what it has told.
+    pub fn account_directory(self, directory: Arc<AccountDirectory>) -> Self {
+        Self { account_directory: Some(directory), ..self }
     }
 
     /// Asks domain controllers about NTLM by `way`, for the users of [`Settings::passed_on`].

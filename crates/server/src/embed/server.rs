@@ -105,6 +105,7 @@ impl Server {
             state_store,
             handover_store,
             share_editor,
+            account_directory,
             domain_logons,
             domain_directory,
             key_source,
@@ -118,9 +119,8 @@ impl Server {
         state.kerberos.set(kerberos);
         audit.into_iter().for_each(|audit| state.audit.set(audit));
         state.cluster.begin(seat, cluster_names, storage_lost);
-        if let Some(way) = domain_logons {
-            state.domain_logons.set(way);
-        }
+        account_directory.into_iter().for_each(|one| _ = state.account_directory.set(one));
+        domain_logons.into_iter().for_each(|way| state.domain_logons.set(way));
         key_source.into_iter().for_each(|source| state.kerberos.set_source(source));
         if let Some(directory) = domain_directory {
             state.domain_names.start(directory)?;
@@ -210,10 +210,12 @@ impl Server {
         };
         let listeners = Listeners { smb: listeners, rpc: self.0.rpc.lock().take() };
         let names = Arc::clone(&self.0.state).follow_names();
+        let accounts = Arc::clone(&self.0.state).follow_directory();
         let serving = serve(Arc::clone(&self.0.state), listeners, cores, connections_max, stop);
         tokio::select! {
             () = serving => {}
             () = names => {}
+            () = accounts => {}
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use frevo_wire::fscc::eq_ignore_case;
 use super::peer::Peer;
 use crate::access::throttle::shortened;
 use crate::objects::session::Identity;
-use crate::objects::{audited, logon};
+use crate::objects::{audited, directory, logon};
 
 /// An authentication that has begun.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Exchange {
         let server = &peer.server;
         let accounts = server.accounts();
         let acceptor = &mut self.acceptor;
+        let address = peer.address.ip();
+        if let Some(asking) = directory::before_proof(server, acceptor, token, &accounts, address) {
+            asking.await?;
+        }
         let mut step = acceptor.step(token, server.ambient.now().0, &*accounts)?;
         if let Step::Retry(_, refusal) = &step
             && refusal.needs_other_keys()
@@ -96,17 +100,28 @@ pub(super) async fn prove(
         // The domain controller has already been asked in this step, so a second question is
         // refused.
         Ok(Step::Ask(_)) => Proof::Refused,
-        Ok(Step::Done(mut done)) => match logon::name_user(&peer.server, &mut done) {
-            Ok(()) => Proof::Proved(Box::new(done)),
-            Err(refusal) => {
-                refused(peer, &refusal);
-                Proof::Refused
+        Ok(Step::Done(done)) => {
+            let address = peer.address.ip();
+            if let Some(asking) = directory::before_naming(&peer.server, &done, address) {
+                asking.await;
             }
-        },
+            named(peer, done)
+        }
         Err(refusal) => {
-            if !refusal.account.is_empty() {
-                peer.heed(&refusal.account, false).await;
+            if !refusal.account.is_empty() && peer.heed(&refusal.account, false).await {
+                peer.server.doubt(&refusal.account);
             }
+            refused(peer, &refusal);
+            Proof::Refused
+        }
+    }
+}
+
+/// Gives a user who has proved the identity the name that counts here.
+fn named(peer: &Peer, mut done: Done) -> Proof {
+    match logon::name_user(&peer.server, &mut done) {
+        Ok(()) => Proof::Proved(Box::new(done)),
+        Err(refusal) => {
             refused(peer, &refusal);
             Proof::Refused
         }

@@ -22,6 +22,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod connection_info;
 pub(crate) mod data;
+pub(crate) mod directory;
 pub(crate) mod durable;
 pub(crate) mod enumeration;
 pub(crate) mod farewell;

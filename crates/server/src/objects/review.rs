@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use frevo_wire::dtyp::AccessMask;
+use frevo_wire::fscc::eq_ignore_case;
 use serde::Serialize;
 
 use crate::access::access_rules::{Caller, Verdict};
@@ -56,6 +57,26 @@ impl ServerState {
                     "tree connects ended, for names in the rules have other SIDs now");
             }
         }
+    }
+
+    /// Reviews the sessions of an account about which its directory has told something new. With
+    /// `has_ended` the account is gone, or has another password.
+    pub(crate) fn review_account(self: &Arc<Self>, name: &str, has_ended: bool) {
+        let accounts = self.accounts();
+        let _turn = self.review_turn.lock();
+        for session in self.sessions() {
+            let Some(identity) = session.identity() else { continue };
+            if !identity.is_local || !eq_ignore_case(&identity.user, name) {
+                continue;
+            }
+            if has_ended || !self.may_stay(&identity, &accounts) {
+                panics::contained(|| self.dismiss_session(&session, ACCOUNT_CHANGED));
+                continue;
+            }
+            let identity = self.renew(&session, identity);
+            self.review_trees(&session, &identity);
+        }
+        self.rates.pick_again();
     }
 
     /// Ends what the present configuration does not allow. `before` are the accounts of the one

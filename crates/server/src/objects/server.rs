@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::access::account_directory::AccountDirectory;
 use crate::access::administrators::{Administrators, Candidate, Decided, KnownBy};
 use crate::access::domain_logons::DomainLogonSlot;
 use crate::access::domain_names::DomainNames;
@@ -71,6 +72,8 @@ pub struct ServerState {
     accounts: ArcSwap<SharedAccounts>,
     /// The keys and rules for Kerberos tickets.
     pub(crate) kerberos: KerberosSlot,
+    /// The directory that is asked for accounts, if there is one.
+    pub(crate) account_directory: OnceLock<Arc<AccountDirectory>>,
     /// NTLM for users of a domain.
     pub(crate) domain_logons: DomainLogonSlot,
     /// Users and groups of domains by name and by SID.
@@ -187,6 +190,7 @@ impl ServerState {
             shares: ArcSwap::from_pointee(shares),
             accounts: ArcSwap::from_pointee(accounts),
             kerberos: KerberosSlot::default(),
+            account_directory: OnceLock::new(),
             domain_logons: DomainLogonSlot::default(),
             domain_names: DomainNames::default(),
             ambient,
@@ -229,13 +233,18 @@ impl ServerState {
         if server.shares().sorted().iter().any(|share| share.runs_as_others()) {
             server.host_users.act_lazily();
         }
-        let weak = Arc::downgrade(&server);
-        server.files.leases.teller.set(move |cell, breaks| {
+        server.tell_breaks();
+        server
+    }
+
+    /// Has the breaks of leases told.
+    fn tell_breaks(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        self.files.leases.teller.set(move |cell, breaks| {
             if let Some(server) = weak.upgrade() {
                 server.announce_breaks(cell, breaks);
             }
         });
-        server
     }
 
     /// Threads that sign, verify, seal and unseal large messages: beside as many cores as the server

@@ -11,6 +11,7 @@ mod caps;
 mod compounds;
 mod compression;
 mod credits;
+mod directory;
 mod elsewhere;
 mod empty;
 mod farewells;

@@ -131,3 +131,27 @@ pub const NEWER_KEYS_LOOK: Duration = Duration::from_millis(100);
 
 /// Time in which nobody waits for newer keys, after they did not come.
 pub const NEWER_KEYS_REST: Duration = Duration::from_secs(10);
+
+/// Questions to a directory of accounts at one time; each takes a thread.
+pub const DIRECTORY_LOOKUPS: usize = 8;
+
+/// Questions that logons from one network have under way: the rest are left to others.
+pub const DIRECTORY_LOOKUPS_PER_NETWORK: usize = 2;
+
+/// Time for which such a question holds its place at least: a stranger who tries names asks no more.
+pub const DIRECTORY_LOOKUP_PACE: Duration = Duration::from_millis(20);
+
+/// How long the answer to such a question is waited for, its place included.
+pub const DIRECTORY_LOOKUP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Accounts of a directory that are remembered; the oldest is forgotten first.
+pub const DIRECTORY_ACCOUNTS: usize = 10_000;
+
+/// Names without an account in the directory that are remembered; the oldest is forgotten first.
+pub const DIRECTORY_ABSENT: usize = 4_096;
+
+/// Lifetime of the answer that there is no account, so that a new one can soon be used.
+pub const DIRECTORY_ABSENT_FRESH: Duration = Duration::from_secs(30);
+
+/// Age from which on a wrong password has the account asked for again: it may have a new one.
+pub const DIRECTORY_DOUBTED_FROM: Duration = Duration::from_secs(2);
