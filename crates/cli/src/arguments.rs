@@ -52,6 +52,9 @@ pub(crate) enum Command {
         #[arg(long)]
         winbind: bool,
     },
+    /// Ask a directory of accounts (started by serve)
+    #[command(hide = true)]
+    AskLdap,
     /// Act for a node of a cluster with rights that the server has not (started by serve)
     #[command(hide = true)]
     Hands(Announce),
@@ -329,6 +332,9 @@ pub(crate) enum UserCommand {
     /// List the accounts
     #[command(after_help = EXIT_CODES)]
     List {
+        /// List the accounts of the directory of [ldap] in place of those of the file
+        #[arg(long)]
+        ldap: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -338,6 +344,9 @@ pub(crate) enum UserCommand {
     Show {
         /// Name of the account
         name: AccountName,
+        /// Show the account of the directory of [ldap], as a logon finds it
+        #[arg(long)]
+        ldap: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,

@@ -10,12 +10,13 @@ use crate::config_sources::{Sources, text_of};
 use crate::console::{print, print_text, tell};
 use crate::exit::{Done, Exit, Failure, is_json};
 use crate::findings::{Finding, known_users, place_of_administrators};
+use crate::ldap::{Looked, LookedKind};
 use crate::plural::counted;
 use crate::serve::listen::addresses_of;
 use crate::serve::run_accounts::user_map;
 use crate::serve::{confine, directory, quic, snapshots};
 use crate::{
-    accounts, administrators, configured, keytab, namespace_loops, passwords, resolved, state,
+    accounts, administrators, configured, keytab, ldap, namespace_loops, passwords, resolved, state,
 };
 use crate::{config_contradictions, config_names};
 
@@ -31,7 +32,7 @@ pub(crate) fn run(check: &Check) -> Done {
             text: text_of(fault),
         })
         .collect();
-    let (mut users, mut administrators) = (0, String::new());
+    let (mut users, mut administrators, mut ldap_line) = (0, String::new(), String::new());
     if let Some(config) = &config {
         let whole = (path.display().to_string(), None);
         findings.extend(of_shares(config, &sources));
@@ -43,6 +44,7 @@ pub(crate) fn run(check: &Check) -> Done {
         findings.extend(of_name(config, &sources));
         findings.extend(of_domain_names(config, &sources));
         findings.extend(of_cluster(config, &whole));
+        findings.extend(of_ldap(config, &whole, &mut ldap_line));
         findings.extend(of_namespaces(config, &whole));
         match accounts::read(&state::users_file_of(config)) {
             Ok(file) => {
@@ -82,8 +84,9 @@ pub(crate) fn run(check: &Check) -> Done {
     let rpc = rpc_outlook(&config.rpc);
     let shown = path.display();
     let kept = snapshots_outlook(&config);
-    let lines =
-        format!("{confined}\n{kept}{rpc}{administrators}\n{shown}: ok ({shares}, {users})\n");
+    let lines = format!(
+        "{confined}\n{kept}{rpc}{ldap_line}{administrators}\n{shown}: ok ({shares}, {users})\n"
+    );
     print_text(&lines)
 }
 
@@ -99,6 +102,16 @@ fn of_quic(config: &Config, whole: &(String, Option<usize>)) -> Option<Finding> 
             finding(outlook.has_ended(), format!("{shown}: {}", outlook.sentence()?))
         }
     }
+}
+
+/// Looks at the directory of accounts. Returns what is wrong; `line` is for people where nothing is.
+fn of_ldap(config: &Config, whole: &(String, Option<usize>), line: &mut String) -> Option<Finding> {
+    let Looked { text, kind } = ldap::look(config)?;
+    if kind == LookedKind::Fine {
+        *line = format!("{text}\n");
+        return None;
+    }
+    Some(Finding { place: whole.clone(), is_fault: kind == LookedKind::Fault, text })
 }
 
 /// Interlinks that lead in a circle. Faults of the namespaces themselves are told already.

@@ -63,7 +63,7 @@ pub(crate) fn unknown_users(config: &Config, known: &[String]) -> Vec<String> {
             let name = share.name.get_ref();
             if user.as_str().parse::<Sid>().is_ok() {
                 warnings.push(format!("share {name}: write the SID {user} as \"@{user}\""));
-            } else if !known.contains(&fold_name(user.as_str())) {
+            } else if !config.ldap.is_on() && !known.contains(&fold_name(user.as_str())) {
                 let near = frevo_config::nearest(user.as_str(), known.iter().map(|k| &**k));
                 let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 warnings.push(format!(
@@ -88,6 +88,7 @@ pub(crate) fn secrets_in_shares(config: &Config, has_state: bool) -> Vec<String>
     for user in &config.users {
         secrets.push(("the password file", user.password_file.clone()));
     }
+    secrets.extend(config.ldap.password_file.clone().map(|file| ("the password of [ldap]", file)));
     if let Some(keytab) = keytab::path(config) {
         secrets.push(("the keytab", keytab.to_owned()));
     }
@@ -132,6 +133,8 @@ pub(crate) fn changeable_by_others(config: &Config, has_state: bool) -> Vec<Stri
     files.extend(config.server.user_map_file.clone());
     files.extend(config.passwords.common.clone());
     files.extend(keytab::path(config).map(Path::to_owned));
+    files.extend(config.ldap.password_file.clone());
+    files.extend(config.ldap.ca.clone());
     if config.quic.is_on() {
         files.extend(quic_files(config));
         files.extend(config.quic.client_ca.clone());

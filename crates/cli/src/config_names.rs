@@ -23,10 +23,13 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         .entries()
         .flat_map(|entry| entry.groups.iter().map(|group| fold_name(group)))
         .collect();
+    // A directory may have users and groups that the file has not.
+    let has_directory = config.ldap.is_on();
+    let unknown = |who: &Who| unknown(who, &users, &groups).filter(|_| !has_directory);
     let mut findings = Vec::new();
     // An unknown administrator is an error, as in a list that grants rights.
     for who in config.server.administrators() {
-        if let Some(why) = unknown(who, &users, &groups) {
+        if let Some(why) = unknown(who) {
             let place = place_of_administrators(config, sources);
             let text = format!("administrators: {why}");
             findings.push(Finding { place, is_fault: true, text });
@@ -44,7 +47,7 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         ];
         for (key, listed, is_fault) in lists {
             for who in listed {
-                if let Some(why) = unknown(who, &users, &groups) {
+                if let Some(why) = unknown(who) {
                     let key =
                         if key == "allow" && has_users_key(sources, share) { "users" } else { key };
                     let place = sources.place_of_key(&share.name.span(), key);
@@ -58,7 +61,7 @@ pub(crate) fn find(config: &Config, file: &AccountFile, sources: &Sources) -> Ve
         }
     }
     for rate in &config.rates {
-        for why in rate.users.iter().filter_map(|who| unknown(who, &users, &groups)) {
+        for why in rate.users.iter().filter_map(unknown) {
             let place = sources.place(&rate.name.span());
             let text = format!("the limit of rate {}: users: {why}", rate.name.get_ref());
             findings.push(Finding { place, is_fault: false, text });

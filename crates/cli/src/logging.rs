@@ -9,14 +9,13 @@ use frevo_config::LogFormat;
 use frevo_server::quoted::{Quoted, is_obeyed};
 use tracing::field::{Field, Visit};
 use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::filter::Targets;
 #[cfg(feature = "traces")]
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Registry, fmt, reload};
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::exit::{Exit, Failure};
 
@@ -155,12 +154,13 @@ impl Logging {
 }
 
 /// A level, or a filter of targets and levels.
-pub(crate) fn filter(level: Option<&str>) -> Result<Targets, Failure> {
+pub(crate) fn filter(level: Option<&str>) -> Result<EnvFilter, Failure> {
     let level = level.unwrap_or(DEFAULT_LEVEL);
     let words = ["off", "error", "warn", "info", "debug", "trace"];
     let is_typo = level.chars().all(char::is_alphanumeric)
         && !words.iter().any(|word| word.eq_ignore_ascii_case(level));
-    // A mistyped level would be taken for the name of a target, so such a level is refused before.
+    // EnvFilter would take a mistyped level for the name of a target, so such a level is refused
+    // before.
     let parsed = if is_typo { Err(String::from("no such level")) } else { parse(level) };
     parsed.map_err(|why| {
         let known = "use error, warn, info, debug or trace, or a filter such as \
@@ -169,8 +169,8 @@ pub(crate) fn filter(level: Option<&str>) -> Result<Targets, Failure> {
     })
 }
 
-fn parse(level: &str) -> Result<Targets, String> {
-    level.parse::<Targets>().map_err(|error| error.to_string())
+fn parse(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::builder().parse(level).map_err(|error| error.to_string())
 }
 
 type TextLayer<S> =

@@ -27,6 +27,7 @@ mod expect;
 mod findings;
 mod import;
 mod keytab;
+mod ldap;
 mod logging;
 mod machine_sid;
 mod manual;
@@ -116,6 +117,7 @@ fn main() -> ExitCode {
         Command::SnapshotHands(hands) => serve::snapshot_hands::run(hands),
         Command::AskDirectory { winbind } => serve::ask_directory::run(*winbind),
         Command::ProbeTargets { port } => serve::probe_targets::run(*port),
+        Command::AskLdap => serve::ask_ldap::run(),
         Command::ConnectScanners { service } => serve::scan_connector::run(service),
         #[cfg(feature = "traces")]
         Command::SendTraces { address } => serve::send_traces::run(*address),

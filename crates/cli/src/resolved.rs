@@ -71,13 +71,14 @@ fn write_section(out: &mut String, header: &str, table: Option<&toml::Table>) {
 /// The effective configuration of the tables of all files.
 pub(crate) fn text(table: &toml::Table) -> String {
     let mut out = String::new();
-    const SECTIONS: [&str; 10] = [
+    const SECTIONS: [&str; 11] = [
         "server",
         "limits",
         "audit",
         "admin",
         "passwords",
         "kerberos",
+        "ldap",
         "rpc",
         "quic",
         "traces",
@@ -85,9 +86,10 @@ pub(crate) fn text(table: &toml::Table) -> String {
     ];
     for section in SECTIONS {
         let values = table.get(section).and_then(toml::Value::as_table);
-        // A server is a node of a cluster if it has this section, so it is not made of defaults.
-        if section == "cluster" && values.is_none() {
-            out.push_str("# [cluster]: not set\n\n");
+        // A server is a node of a cluster, or asks a directory, if it has this section, so it is not made of
+        // defaults.
+        if matches!(section, "cluster" | "ldap") && values.is_none() {
+            let _ = writeln!(out, "# [{section}]: not set\n");
             continue;
         }
         write_section(&mut out, &format!("[{section}]"), values);
@@ -115,6 +117,7 @@ mod tests {
                      [[share]]\nname = \"y\"\npath = \"/y\"\nread_only = true\n\
                      [[namespace]]\nname = \"z\"\n[[namespace.link]]\npath = 'a'\ntargets = ['\\\\s\\t']\n\
                      [[site]]\nname = \"s\"\n[[rate]]\nname = \"r\"\noperations = 9\n[[storage_qos]]\nname = \"q\"\nid = \"04b4f24e-b3e9-4594-adaa-e327528de54b\"\niops = 9\n[[idmap]]\ndomain_sid = \"S-1-5-21-1-2-3\"\nrange = \"100000-199999\"\n\
+                     [ldap]\nurls = [\"ldapi:/l\"]\nbase = \"dc=x\"\n\
                      [cluster]\nname = \"c\"\nendpoints = [\"http://192.0.2.1:2379\"]\n";
         let text = super::text(&table.parse().unwrap());
         for (section, keys) in keys() {

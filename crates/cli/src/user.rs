@@ -1,6 +1,7 @@
 //! `frevo user`: the accounts of a server.
 
 mod import;
+mod of_directory;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,13 @@ pub(crate) fn run(user: &User) -> Done {
     let path = users_file(&user.place, config.as_ref());
     let realm = accounts::realm(config.as_ref());
     match &user.command {
-        UserCommand::List { json: true } => list_json(&accounts::read(&path)?),
-        UserCommand::List { json: false } => list(&accounts::read(&path)?),
-        UserCommand::Show { name, json } => {
+        command if of_directory::is_asked(command) => {
+            let usual = || config_checks::read(Path::new(state::DEFAULT_CONFIG));
+            of_directory::run(&config.map_or_else(usual, Ok)?, command)
+        }
+        UserCommand::List { json: true, .. } => list_json(&accounts::read(&path)?),
+        UserCommand::List { json: false, .. } => list(&accounts::read(&path)?),
+        UserCommand::Show { name, json, .. } => {
             let file = accounts::read(&path)?;
             existing(&file, name, &path)?;
             show(&file, name, *json)

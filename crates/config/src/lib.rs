@@ -25,6 +25,7 @@ mod idmap;
 mod interface;
 mod keep_deleted;
 mod kerberos;
+mod ldap;
 pub mod limits;
 mod listen;
 mod many_links;
@@ -62,6 +63,7 @@ pub use idmap::{IdmapSection, Numbers};
 pub use interface::{InterfaceSection, Speed};
 pub use keep_deleted::KeptDays;
 pub use kerberos::{KerberosSection, Realm};
+pub use ldap::{LdapSection, LdapUrl};
 pub use listen::{Listen, ListenOn};
 pub use many_links::without_links;
 pub use names::{AccountName, MachineSid, ServerName, ShareName, Who};
@@ -83,8 +85,8 @@ pub use traces::{Endpoint, Fraction, TracesSection};
 pub use values::{
     AccountListingChoice, AuditedOperation, CipherName, CompressChoice, ConfinementChoice,
     DialectName, DiscoveryChoice, EachChoice, EncryptionChoice, EncryptionTypeName, FenceChoice,
-    FoundChoice, LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice, PriorityChoice,
-    RunAsChoice, ScanTime, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
+    FoundChoice, LdapSchemaChoice, LogFormat, Mode, NtAclsChoice, OrderingChoice, PacChoice,
+    PriorityChoice, RunAsChoice, ScanTime, SigningAlgorithmName, SigningChoice, Size, SnapshotPath,
     SnapshotProvider, StateChoice, StreamsChoice, UnknownUsersChoice, UnscannedChoice,
 };
 pub use worm::{LongTime, WormSection};

@@ -74,6 +74,17 @@ pub const DOMAIN_NAME_BYTES: usize = 255;
 /// clients at a time.
 pub const MEMORY_MIN: u64 = 64 << 20;
 
+/// Servers of a directory of accounts.
+pub const LDAP_SERVERS: usize = 8;
+/// Longest name of an entry of a directory, bytes.
+pub const LDAP_TEXT_BYTES: usize = 1_024;
+/// Longest `timeout_seconds` of a directory: logons wait for as long.
+pub const LDAP_TIMEOUT_SECONDS_MAX: u32 = 15;
+/// Longest `cache_seconds` of a directory.
+pub const LDAP_CACHE_SECONDS_MAX: u32 = 86_400;
+/// Longest `away_seconds` of a directory: a week.
+pub const LDAP_AWAY_SECONDS_MAX: u32 = 604_800;
+
 /// Limits of rate.
 pub const RATES: usize = 100;
 /// Longest name of a limit of rate, characters.

@@ -8,6 +8,7 @@ use super::audit::AuditSection;
 use super::cluster::ClusterSection;
 use super::fault::{Fault, line_of};
 use super::kerberos::KerberosSection;
+use super::ldap::LdapSection;
 use super::limits;
 use super::passwords::PasswordsSection;
 use super::quic::QuicSection;
@@ -87,6 +88,7 @@ impl Config {
             kerberos,
             passwords,
             rpc,
+            ldap,
             quic,
             traces,
             cluster,
@@ -106,6 +108,7 @@ impl Config {
         self.kerberos = self.kerberos.overlaid(kerberos);
         self.passwords = self.passwords.overlaid(passwords);
         self.rpc = self.rpc.overlaid(rpc);
+        self.ldap = self.ldap.overlaid(ldap);
         self.quic = self.quic.overlaid(quic);
         self.traces = self.traces.overlaid(traces);
         self.cluster = self.cluster.overlaid(cluster);
@@ -249,6 +252,10 @@ overlaid!(AdminSection:
     enabled, socket, listen, token_file, manage_token_file, certificate, key, write_configuration, self_service,
 );
 overlaid!(KerberosSection: keytab, realms, encryption_types, clock_skew, pac);
+overlaid!(LdapSection:
+    urls, base, bind_dn, password_file, ca, starttls, cleartext, schema, user_base, user_filter,
+    group_base, group_filter, user_attribute, nt_hash_attribute, group_attribute, timeout_seconds,
+    cache_seconds, away_seconds);
 overlaid!(PasswordsSection:
     min_length, max_age, history, refuse_name, refuse_common, common,
 );

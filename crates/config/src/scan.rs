@@ -101,7 +101,7 @@ pub enum ScanService {
 }
 
 /// A host with its port. None for a text that is none.
-fn endpoint(text: &str, usual: u16) -> Option<(String, u16)> {
+pub(super) fn endpoint(text: &str, usual: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;

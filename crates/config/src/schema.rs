@@ -19,6 +19,7 @@ use super::home::HomeSection;
 use super::idmap::IdmapSection;
 use super::interface::InterfaceSection;
 use super::kerberos::KerberosSection;
+use super::ldap::LdapSection;
 use super::listen::Listen;
 use super::many_links::LongText;
 use super::names::{AccountName, MachineSid, ServerName, Who, is_domain};
@@ -58,6 +59,8 @@ pub struct Config {
     pub passwords: PasswordsSection,
     /// `[kerberos]`
     pub kerberos: KerberosSection,
+    /// `[ldap]`
+    pub ldap: LdapSection,
     /// `[rpc]`
     pub rpc: RpcSection,
     /// `[quic]`
@@ -347,6 +350,7 @@ impl Config {
         }
         faults.extend(self.audit.faults(text));
         faults.extend(self.kerberos.faults(self.server.ntlm.as_ref(), text));
+        faults.extend(self.ldap.faults());
         faults.extend(self.fault_of_winbind(text));
         faults.extend(self.server.fault_of_administrators(text));
         let idmaps = IdmapSection::faults(&self.idmaps);
@@ -474,6 +478,7 @@ pub fn keys() -> Vec<(&'static str, Vec<String>)> {
         ("[admin]", keys_of::<AdminSection>()),
         ("[passwords]", keys_of::<PasswordsSection>()),
         ("[kerberos]", keys_of::<KerberosSection>()),
+        ("[ldap]", keys_of::<LdapSection>()),
         ("[rpc]", keys_of::<RpcSection>()),
         ("[quic]", keys_of::<QuicSection>()),
         ("[traces]", keys_of::<TracesSection>()),

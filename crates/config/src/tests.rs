@@ -118,6 +118,26 @@ pub(super) const EVERY_KEY: &str = r#"
         clock_skew = 60
         pac = "checked"
 
+        [ldap]
+        urls = ["ldaps://dir.example.org", "ldapi:/run/slapd/ldapi"]
+        base = "dc=example,dc=org"
+        bind_dn = "cn=frevo,dc=example,dc=org"
+        password_file = "/etc/frevo/ldap.password"
+        ca = "/etc/frevo/ldap-ca.pem"
+        starttls = true
+        cleartext = false
+        schema = "samba"
+        user_base = "ou=people,dc=example,dc=org"
+        user_filter = "(&(objectClass=sambaSamAccount)(uid={user}))"
+        group_base = "ou=groups,dc=example,dc=org"
+        group_filter = "(&(objectClass=posixGroup)(memberUid={user}))"
+        user_attribute = "uid"
+        nt_hash_attribute = "sambaNTPassword"
+        group_attribute = "cn"
+        timeout_seconds = 5
+        cache_seconds = 300
+        away_seconds = 3600
+
         [traces]
         endpoint = "http://127.0.0.1:4318/v1/traces"
         sample = 0.5

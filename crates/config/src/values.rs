@@ -317,6 +317,16 @@ words! {
 }
 
 words! {
+    /// The schema of a directory of accounts.
+    LdapSchemaChoice: "schema" {
+        /// Samba's: sambaSamAccount, with groups of RFC 2307 or groupOfNames.
+        Samba = "samba",
+        /// lldap's: person and groupOfUniqueNames.
+        Lldap = "lldap",
+    }
+}
+
+words! {
     /// The user of the host as which files are used.
     RunAsChoice: "run_as" {
         /// The user that the server runs as.

@@ -37,6 +37,7 @@ from .peers import (  # noqa: F401
     java,
     kerberos,
     ksmbd,
+    ldap,
     libsmb2_examples,
     links,
     logon_rules,

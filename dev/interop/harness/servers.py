@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from . import slapd
 from .model import HERE, OUT
 
 ADDRESS, PORT = "198.18.0.1", 445
@@ -231,6 +232,36 @@ PROFILES = {
             ),
         ],
     ),
+    # slapd is started by the group.
+    "ldap": (
+        [
+            *OFFERED,
+            *(
+                part
+                for line in (
+                    "[ldap]",
+                    f'urls = ["ldaps://{{address}}:{slapd.TLS_PORT}", "ldap://{{address}}:{slapd.PORT}"]',
+                    f'base = "{slapd.BASE}"',
+                    f'bind_dn = "{slapd.ASKS}"',
+                    'password_file = "{directory}/ldap.password"',
+                    'ca = "{directory}/ldap.pem"',
+                    'nt_hash_attribute = "sambaNTPassword"',
+                    "cache_seconds = 2",
+                    "away_seconds = 6",
+                )
+                for part in ("-c", line)
+            ),
+            "-m",
+            'staff=allow = ["@staff"]',
+            "-m",
+            'west=allow = ["@west"]',
+            "-m",
+            'first=allow = ["@First"]',
+            "-m",
+            'admins=allow = ["@Administrators"]',
+        ],
+        [],
+    ),
     "recycle-host-users": ([*OFFERED, "-u", "-m", "bin=recycle = true"], []),
     # The server uses files with the rights of the host's user who has logged on.
     "host-users": ([*OFFERED, "-u"], ["-g", "server min protocol = SMB3_00"]),
@@ -270,6 +301,8 @@ class Server:
         if profile == "scanning":
             # Frevo is confined to folders that are there when it starts.
             (self.directory / "quarantine").mkdir()
+        if profile == "ldap":
+            slapd.secret(self.directory)
         if disk:
             disk.attach(self.directory)
         with_it = HERE / ("with-frevo" if kind == "frevo" else "with-samba")

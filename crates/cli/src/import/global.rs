@@ -12,7 +12,7 @@ use super::report::Weight;
 use super::smb_conf::Parameter;
 use super::toml_text::{encryption, line, quoted};
 use super::words::list;
-use super::{domain, guests, hosts, modules, pam, share_modules};
+use super::{domain, guests, hosts, ldap, modules, pam, share_modules};
 
 /// The sections of the server that go with `[global]`.
 pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
@@ -30,6 +30,7 @@ pub(super) fn convert(conversion: &mut Conversion<'_>) -> String {
         toml.push_str("\n[audit]\nsyslog = true\n");
     }
     toml.push_str(&domain::sections(conversion));
+    toml.push_str(&ldap::section(conversion));
     for parameter in &conversion.global.parameters {
         // If a parameter occurs several times, only its last occurrence is converted.
         if conversion.global.parameter(&parameter.name) == Some(parameter) {
@@ -329,6 +330,7 @@ fn rest(parameter: &Parameter, conversion: &mut Conversion<'_>) {
     match &*parameter.name {
         "ntlm auth" => ntlm(parameter, conversion),
         "obey pam restrictions" => pam_rules(parameter, conversion),
+        _ if ldap::is_converted(parameter, conversion.global) => {}
         "security" | "server role" if conversion.names.is_member() => {
             let why =
                 "users of the domain are named with it; local accounts are those of `frevo user`";

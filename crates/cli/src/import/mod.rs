@@ -15,6 +15,7 @@ mod host_facts;
 mod host_look;
 mod hosts;
 mod include;
+mod ldap;
 mod modes;
 mod modules;
 mod names;

@@ -1,4 +1,5 @@
 mod files;
+mod ldap;
 mod openness;
 
 use frevo_config::{

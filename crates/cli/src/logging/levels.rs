@@ -3,18 +3,20 @@
 use std::net::IpAddr;
 
 use frevo_server::client_served;
+use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
-use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer};
 
 /// A line is written when one of the filters lets it pass.
 #[derive(Debug)]
 pub(super) struct Filters {
     /// The filter of all lines.
-    pub(super) all: Targets,
+    pub(super) all: EnvFilter,
     /// A filter of the lines that a core writes while it serves this client.
-    pub(super) of_client: Option<(IpAddr, Targets)>,
+    pub(super) of_client: Option<(IpAddr, EnvFilter)>,
     /// True if a collector wants spans, at any level.
     pub(super) has_spans: bool,
 }
@@ -27,7 +29,7 @@ fn is_for_collector(metadata: &Metadata<'_>) -> bool {
 }
 
 impl Filters {
-    pub(super) const fn new(all: Targets) -> Self {
+    pub(super) const fn new(all: EnvFilter) -> Self {
         Self { all, of_client: None, has_spans: false }
     }
 }
@@ -60,13 +62,33 @@ impl<S: Subscriber> Layer<S> for Filters {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let mut all = Layer::<S>::max_level_hint(&self.all);
+        let mut all = EnvFilter::max_level_hint(&self.all);
         if self.has_spans {
             all = all.map(|level| level.max(LevelFilter::ERROR));
         }
         let Some((_, filter)) = &self.of_client else { return all };
         // If one filter has no hint, it may let every level pass. Then `?` returns None, which
         // means no hint for all filters together.
-        Some(all?.max(Layer::<S>::max_level_hint(filter)?))
+        Some(all?.max(EnvFilter::max_level_hint(filter)?))
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_new_span(&self.all, attributes, id, context);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
+        Layer::<S>::on_record(&self.all, id, values, context);
+    }
+
+    fn on_enter(&self, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_enter(&self.all, id, context);
+    }
+
+    fn on_exit(&self, id: &Id, context: Context<'_, S>) {
+        Layer::<S>::on_exit(&self.all, id, context);
+    }
+
+    fn on_close(&self, id: Id, context: Context<'_, S>) {
+        Layer::<S>::on_close(&self.all, id, context);
     }
 }

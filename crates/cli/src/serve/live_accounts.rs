@@ -60,6 +60,11 @@ impl LiveAccounts {
         AccountRules { password_ends, ..by_the_clock(rules) }
     }
 
+    /// True if an account has this relative identifier.
+    pub(super) fn has_rid(&self, rid: u32) -> bool {
+        self.look(|now| now.entries().any(|entry| entry.rid == Some(rid)))
+    }
+
     fn look<T>(&self, look: impl FnOnce(&AccountFile) -> T) -> T {
         look(&self.now.read().unwrap_or_else(PoisonError::into_inner))
     }

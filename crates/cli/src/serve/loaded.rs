@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use frevo_admin::UnservedShare;
 use frevo_config::ShareSection;
 use frevo_dfs::Namespace;
+use frevo_server::account_directory::AccountDirectory;
 use frevo_server::audit::{Audit, ShareAudit};
 use frevo_server::share::UserFolders;
 use frevo_server::user_map::Mapped;
@@ -24,6 +25,7 @@ use crate::password_rules::PasswordRules;
 use crate::share_guards::ShareGuards;
 use crate::{accounts, administrators, config_checks, configured, machine_sid, state};
 
+use super::directory_accounts::DirectoryAccounts;
 use super::live_accounts::LiveAccounts;
 use super::plan::Plan;
 use super::run_accounts::Logon;
@@ -50,6 +52,8 @@ pub(super) struct Loaded {
     pub(super) namespaces: Vec<Arc<Namespace>>,
     pub(super) settings: Settings,
     pub(super) kerberos: Option<Keys>,
+    /// The directory of `[ldap]`, which a reload keeps.
+    pub(super) directory: Option<Arc<AccountDirectory>>,
 }
 
 impl OpenShare {
@@ -79,7 +83,8 @@ impl Loaded {
         let kerberos = keytab::read(&plan.config)?;
         let settings = settings(&plan, arguments, guid, &logon);
         let namespaces = configured::namespaces(&mut plan.config);
-        Ok(Self { plan, logon, shares, not_served, namespaces, settings, kerberos })
+        let directory = None;
+        Ok(Self { plan, logon, shares, not_served, namespaces, settings, kerberos, directory })
     }
 
     /// The state of a server that is ready, for the service manager.
@@ -127,7 +132,10 @@ impl Loaded {
             accounts::realm(Some(config)),
             PasswordRules::of(Some(config)),
         );
-        Arc::new(Mapped::new(live, self.logon.user_map.clone()))
+        let user_map = self.logon.user_map.clone();
+        let Some(directory) = &self.directory else { return Arc::new(Mapped::new(live, user_map)) };
+        let both = DirectoryAccounts::new(live, Arc::clone(directory), self.settings.sid());
+        Arc::new(Mapped::new(both, user_map))
     }
 
     /// The journal of a share with a brake, by which the changes of a session can be undone.
@@ -264,7 +272,8 @@ pub(super) fn warn(loaded: &Loaded) {
     }
     let sentence = administrators::sentence(&loaded.plan.config, &loaded.logon.accounts, &joined);
     tracing::info!(target: "frevo::server", "{sentence}");
-    if loaded.logon.names().is_empty() && loaded.kerberos.is_none() {
+    let asks_others = loaded.kerberos.is_some() || loaded.plan.config.ldap.is_on();
+    if loaded.logon.names().is_empty() && !asks_others {
         tracing::warn!(target: "frevo::server", "no user can log on; run frevo user add NAME");
     }
     if loaded.plan.config.shares.is_empty() && loaded.plan.config.namespaces.is_empty() {

@@ -3,15 +3,18 @@
 mod account_reloads;
 mod admin_interface;
 pub(crate) mod ask_directory;
+pub(crate) mod ask_ldap;
 pub(crate) mod ask_winbind;
 mod cluster;
 mod config_reloads;
 pub(crate) mod confine;
 pub(crate) mod directory;
+mod directory_accounts;
 pub(crate) mod discovery;
 pub(crate) mod hands;
 mod hello;
 mod keytab_watch;
+mod ldap_directory;
 pub(crate) mod listen;
 mod listeners;
 mod live_accounts;

@@ -71,6 +71,7 @@ impl Plan {
             ("audit", a.audit != b.audit),
             ("admin", a.admin != b.admin),
             ("rpc", a.rpc != b.rpc),
+            ("ldap", a.ldap != b.ldap),
             ("quic", a.quic.is_on() != b.quic.is_on() || a.quic.listen != b.quic.listen),
             ("traces", a.traces != b.traces),
             ("cluster", cluster::needs_restart(a, b)),

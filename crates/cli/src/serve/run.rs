@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use frevo_posix::inherited::Inherited;
+use frevo_server::account_directory::AccountDirectory;
 use frevo_server::audit::Audit;
 use frevo_server::{DiskState, Limits, Server, ServerBuilder, panics};
 use frevo_store::StateStore;
@@ -23,6 +24,7 @@ use super::directory::Directory;
 use super::discovery::Discovery;
 use super::hello::Hello;
 use super::keytab_watch::{KeytabWatch, NewerKeys};
+use super::ldap_directory;
 use super::listeners::Listeners;
 use super::loaded::{Loaded, OpenShare, warn};
 use super::mount_events::MountList;
@@ -57,7 +59,7 @@ pub(super) async fn run(
     let discovery = Discovery::start(&plan, &doors.sockets.addresses, guid);
     let target_servers = TargetServers::start(&plan);
     let _scan_results = ScanResults::prepare(&plan)?;
-    let domains = Domains { winbind: Winbind::start(&plan)?, directory: Directory::start(&plan)? };
+    let domains = Domains::start(&plan)?;
     #[cfg(feature = "traces")]
     let collector = super::traces::Collector::find(&plan.config.traces)?;
     let cluster = cluster::prepare(&plan, &doors.sockets.addresses)?;
@@ -66,7 +68,8 @@ pub(super) async fn run(
     // The process still has one thread only, so threads that start later inherit the confinement.
     let confined = Confined::begin(&plan, arguments)?;
     let listeners = doors.open(&plan, arguments)?;
-    let loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
+    let mut loaded = Loaded::new(plan, arguments, guid, None, Some(&guards))?;
+    loaded.directory.clone_from(&domains.accounts);
     // An inherited descriptor may be the pipe with the password, which has been read now, so all
     // are closed.
     inherited.close();
@@ -74,8 +77,7 @@ pub(super) async fn run(
     #[cfg(feature = "traces")]
     let _sending =
         collector.map(|collector| collector.start(&loaded.settings, logging)).transpose()?;
-    let signals = Signals::new()?;
-    let (asking, edits) = share_edits::channel();
+    let (signals, (asking, edits)) = (Signals::new()?, share_edits::channel());
     let newer_keys = NewerKeys::of(&loaded.plan.config);
     let (server, cluster) = make_server(&loaded, asking.clone(), &domains, &newer_keys, cluster)?;
     server.start_cores().map_err(Failure::failed("cannot start the cores"))?;
@@ -149,10 +151,18 @@ fn identity(arguments: &Serve, plan: &Plan) -> Result<Guid, Failure> {
     Ok(guid)
 }
 
-/// The processes that ask domain controllers in the server's place.
+/// The processes that ask domain controllers, and a directory of accounts, in the server's place.
 struct Domains {
     winbind: Option<Arc<Winbind>>,
     directory: Option<Arc<Directory>>,
+    accounts: Option<Arc<AccountDirectory>>,
+}
+
+impl Domains {
+    fn start(plan: &Plan) -> Result<Self, Failure> {
+        let (winbind, directory) = (Winbind::start(plan)?, Directory::start(plan)?);
+        Ok(Self { winbind, directory, accounts: ldap_directory::start(plan)? })
+    }
 }
 
 /// Waits for the SIDs of names in rules of shares, since clients of before a restart come at once.
@@ -184,6 +194,9 @@ fn make_server(
         .limits(Limits { descriptors: descriptors(), ..configured::limits(&plan.config.limits) })
         .cores(plan.config.server.cores.unwrap_or(0))
         .pin_cores(plan.config.server.pin_cores.unwrap_or(false));
+    if let Some(accounts) = domains.accounts.clone() {
+        parts = parts.account_directory(accounts);
+    }
     if let Some(winbind) = domains.winbind.clone() {
         parts = parts.domain_logons(winbind);
     }

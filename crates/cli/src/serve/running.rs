@@ -435,6 +435,7 @@ impl Running<'_> {
         let before = (self.loaded.logon.clone(), &*self.loaded.shares);
         let guards = Some(&self.guards);
         let mut new = Loaded::new(plan, self.arguments, self.guid, Some(before), guards)?;
+        new.directory.clone_from(&self.loaded.directory);
         new.not_served.extend(left_out);
         new.keeps_moving(&self.loaded).map_err(refused)?;
         let tls = self.certificates.load(&new.plan.config)?;

@@ -13,8 +13,8 @@ const DENIED: &str = "Permission denied";
 const NOT_PERMITTED: &str = "Operation not permitted";
 
 /// The processes of the product, but for the one that sends traces.
-const HELPERS: [&str; 7] =
-    ["discovery", "names", "directory", "targets", "scanners", "winbind", "hands"];
+const HELPERS: [&str; 8] =
+    ["discovery", "names", "directory", "targets", "scanners", "ldap", "winbind", "hands"];
 
 fn try_as(place: &Sandbox, helper: &str, attempt: &str) -> Said {
     let config = place.path("etc/frevo.toml");
@@ -95,7 +95,7 @@ fn no_helper_reaches_files_processes_or_privileges() {
             assert_eq!(status.signal(), Some(SIGSYS), "{helper}: {attempt}");
         }
     }
-    for helper in ["discovery", "directory", "targets", "scanners", "hands"] {
+    for helper in ["discovery", "directory", "targets", "scanners", "ldap", "hands"] {
         is_refused(&place, helper, "signal", NOT_PERMITTED);
         is_refused(&place, helper, "user", NOT_PERMITTED);
     }
@@ -132,6 +132,7 @@ fn helpers_connect_to_those_that_they_ask() {
         // Servers of targets have the port of SMB.
         is_refused(&place, "targets", &connect, DENIED);
         is_refused(&place, "scanners", &connect, DENIED);
+        is_refused(&place, "ldap", &connect, DENIED);
         is_refused(&place, "discovery", "listen 127.0.0.1:0", DENIED);
         is_refused(&place, "targets", "listen 127.0.0.1:0", DENIED);
     }
@@ -144,7 +145,7 @@ fn helpers_connect_to_those_that_they_ask() {
     is_refused(&place, "hands", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "directory", "listen 127.0.0.1:0", NOT_PERMITTED);
     is_refused(&place, "winbind", &connect, NOT_PERMITTED);
-    for helper in ["discovery", "directory", "targets", "scanners"] {
+    for helper in ["discovery", "directory", "targets", "scanners", "ldap"] {
         is_refused(&place, helper, &format!("fast-open {address}"), NOT_PERMITTED);
     }
 }
@@ -153,7 +154,7 @@ fn helpers_connect_to_those_that_they_ask() {
 #[test]
 fn programs_are_those_of_winbind() {
     let Some(place) = place() else { return };
-    for helper in ["discovery", "names", "directory", "targets", "scanners"] {
+    for helper in ["discovery", "names", "directory", "targets", "scanners", "ldap"] {
         is_refused(&place, helper, "run /bin/true", NOT_PERMITTED);
         let config = place.path("etc/frevo.toml");
         let words = ["confinement-trial", "-c", text(&config), "--helper", helper, "--attempt"];

@@ -167,6 +167,18 @@ pub(in crate::serve) fn confine_scanners(service: &ScanService) {
     let _ = Helper::Scanners.confine_calls();
 }
 
+/// Takes from the process that asks a directory of accounts all but resolving names, and connections to the
+/// ports and folders of its servers, and to name servers.
+pub(in crate::serve) fn confine_ldap(ports: &[u16], folders: &[PathBuf]) {
+    frevo_posix::inherited::close_all();
+    let _ = privileges::close_memory();
+    privileges::become_nobody();
+    let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
+    let _ = landlock::confine_to_scanners(ports, &folders);
+    let _ = privileges::drop_all_capabilities();
+    let _ = Helper::Ldap.confine_calls();
+}
+
 /// Takes from the process that sends traces all but connections to one port.
 #[cfg(feature = "traces")]
 pub(in crate::serve) fn confine_traces(port: u16) {

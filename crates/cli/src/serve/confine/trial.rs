@@ -51,6 +51,7 @@ fn run_as_helper(helper: &str, attempt: &str) -> Done {
         "discovery" => lacks = helpers::confine_discovery(),
         "directory" => helpers::confine_directory(),
         "targets" => helpers::confine_targets(SMB_PORT),
+        "ldap" => helpers::confine_ldap(&[636], &[]),
         "scanners" => {
             let path = std::path::PathBuf::from("/run/clamav/clamd.ctl");
             helpers::confine_scanners(&ScanService::ClamdSocket(path));

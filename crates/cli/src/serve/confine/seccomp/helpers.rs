@@ -21,6 +21,8 @@ pub(in crate::serve::confine) enum Helper {
     Targets,
     /// Connects with virus scanners.
     Scanners,
+    /// Asks a directory of accounts.
+    Ldap,
     /// Runs Samba's programs, which ask winbind.
     Winbind,
     /// Acts for a node of a cluster; on disks of SCSI too.
@@ -63,7 +65,7 @@ impl Helper {
             Self::Discovery => allow(&[syscalls::DISCOVERY]),
             #[cfg(feature = "traces")]
             Self::Traces => {}
-            Self::Names { .. } | Self::Directory | Self::Targets | Self::Scanners => {
+            Self::Names { .. } | Self::Directory | Self::Targets | Self::Scanners | Self::Ldap => {
                 allow(&[syscalls::MODULES, syscalls::MODULES_OLD]);
             }
             Self::Hands { disks } => {
@@ -128,6 +130,7 @@ impl Helper {
             | Self::Directory
             | Self::Targets
             | Self::Scanners
+            | Self::Ldap
             | Self::Hands { .. } => (true, true),
             Self::Names { network } => (network, network),
             Self::NamesKeeper => (true, true),
