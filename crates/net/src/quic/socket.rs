@@ -119,7 +119,9 @@ impl Udp {
     /// The runtime cannot watch the socket, or it lacks options that QUIC needs.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
-        let io = AsyncFd::with_interest(socket, Interest::READABLE)?;
+        // SAFETY: the UdpSocket names one open descriptor until its drop closes it, and the AsyncFd
+        // deregisters it before.
+        let io = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) }?;
         Ok(Self { io, state, trains: Mutex::new(Trains::new()) })
     }
 }
