@@ -90,7 +90,8 @@ impl Endpoint {
     pub(super) async fn accept(&self) -> Incoming {
         loop {
             let notified = self.0.incoming.notified();
-            if let Some(incoming) = self.0.held.lock().incoming.pop_front() {
+            let waiting = self.0.held.lock().incoming.pop_front();
+            if let Some(incoming) = waiting {
                 return incoming;
             }
             notified.await;
