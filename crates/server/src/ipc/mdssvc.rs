@@ -99,12 +99,11 @@ impl Searcher {
         let found = shares.find_for(name, &identity.user);
         let rules = found.map_or(shares.rules_of_none(), |share| &share.rules);
         let read_only = found.is_some_and(|share| share.read_only);
-        let verdict = black_box(self.judge(rules, read_only));
+        let verdict = black_box(self.as_caller(|caller| rules.judge(caller, read_only)));
         let share = Arc::clone(found?);
         let is_refused = matches!(verdict, Verdict::Refused(_));
-        let is_braked = shares
-            .all()
-            .any(|share| share.brake.as_ref().is_some_and(|it| it.refuses(&identity.user)));
+        let mut brakes = shares.all().filter_map(|share| share.brake.as_ref());
+        let is_braked = self.as_caller(|caller| brakes.any(|brake| brake.refuses(caller)));
         // The names in a share that demands encryption need it as well.
         let is_in_clear = share.encrypt && !self.is_sealed;
         if is_refused || is_braked || is_in_clear || !share.life.takes_new() || share.is_pipes() {
@@ -115,7 +114,8 @@ impl Searcher {
         share.acting_for(&identity.user, identity.host.user(), users, epoch)
     }
 
-    fn judge(&self, rules: &access_rules::Rules, read_only: bool) -> Verdict {
+    /// Asks about the user as rules and brakes have it.
+    fn as_caller<T>(&self, ask: impl FnOnce(&access_rules::Caller<'_>) -> T) -> T {
         let domain_sids = self.server.domain_names.sids();
         let caller = access_rules::Caller {
             user: &self.identity.user,
@@ -125,7 +125,7 @@ impl Searcher {
             domain_sids: &domain_sids,
             address: self.peer.ip(),
         };
-        rules.judge(&caller, read_only)
+        ask(&caller)
     }
 }
 
