@@ -216,7 +216,6 @@ pub(super) const EVERY_KEY: &str = r#"
         posix = false
         streams = "folder"
         time_machine = true
-        spotlight = true
         time_machine_max_size = "2T"
         change_notify = false
         max_file_size = "100G"
@@ -264,6 +263,7 @@ pub(super) const EVERY_KEY: &str = r#"
         name = "inbox"
         path = "/srv/inbox"
         index = true
+        spotlight = true
         index_files = 500000
         scan = { service = "clamd:/run/clamav/clamd.ctl", when = ["open", "close"], found = "quarantine", quarantine = "/var/lib/quarantine", suffix = ".infected", max_size = "100M", timeout_seconds = 30, unscanned = "deny", at_once = 4, exclude = ["*.iso"] }
 
