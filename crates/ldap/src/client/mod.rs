@@ -116,7 +116,7 @@ enum Question<'a> {
 }
 
 enum Answer {
-    User(Option<Person>),
+    User(Option<Box<Person>>),
     List(Listing),
 }
 
@@ -135,7 +135,7 @@ impl Directory {
             return Ok(None);
         }
         match self.ask(Question::User(user)).await? {
-            Answer::User(person) => Ok(person),
+            Answer::User(person) => Ok(person.map(|person| *person)),
             Answer::List(_) => Err(Fault::Ended),
         }
     }
@@ -189,9 +189,9 @@ impl Directory {
         let time = self.options.timeout;
         let asked = async {
             match question {
-                Question::User(user) => {
-                    look_up(&mut connection, &self.options, user).await.map(Answer::User)
-                }
+                Question::User(user) => look_up(&mut connection, &self.options, user)
+                    .await
+                    .map(|person| Answer::User(person.map(Box::new))),
                 Question::List(limit) => {
                     let server = self.options.servers.get(at).map(ToString::to_string);
                     let listing = list(&mut connection, &self.options, limit).await?;
