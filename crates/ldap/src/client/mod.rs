@@ -4,6 +4,7 @@ mod connection;
 mod options;
 mod tls;
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
