@@ -113,7 +113,7 @@ async fn refusal(world: &World, user: &str, password: &str) -> Status {
 fn accounts_of_a_directory_log_on() {
     in_directory(async |world, fake| {
         for _ in 0..3 {
-            try_log_on(world, "ann", &password("ann")).await.ok().expect("logged on");
+            try_log_on(world, "ann", &password("ann")).await.expect("logged on");
         }
         assert_eq!(fake.asked(), 1);
         assert_eq!(refusal(world, "bob", "x").await, Status::LOGON_FAILURE);
@@ -146,7 +146,7 @@ fn a_new_password_counts_at_the_second_attempt() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(refusal(world, "ann", "new").await, Status::LOGON_FAILURE);
         assert!(peer.try_mount(&logon, "IPC$").await.is_ok());
-        try_log_on(world, "ann", "new").await.ok().expect("logged on");
+        try_log_on(world, "ann", "new").await.expect("logged on");
         assert!(peer.try_mount(&logon, "IPC$").await.is_err(), "its session has ended");
         assert_eq!(refusal(world, "ann", &password("ann")).await, Status::LOGON_FAILURE);
     });
@@ -162,12 +162,12 @@ fn a_directory_that_is_away_ends_no_session() {
         let (mut peer, logon) = try_log_on(world, "ann", &password("ann")).await.ok().unwrap();
         fake.be_away(true);
         tokio::time::sleep(FRESH).await;
-        try_log_on(world, "ann", &password("ann")).await.ok().expect("by an earlier answer");
+        try_log_on(world, "ann", &password("ann")).await.expect("by an earlier answer");
         tokio::time::sleep(AWAY).await;
         assert_eq!(refusal(world, "ann", &password("ann")).await, Status::NO_LOGON_SERVERS);
         assert!(peer.try_mount(&logon, "IPC$").await.is_ok(), "its session goes on");
         fake.be_away(false);
-        try_log_on(world, "ann", &password("ann")).await.ok().expect("it is back");
+        try_log_on(world, "ann", &password("ann")).await.expect("it is back");
     });
 }
 

@@ -109,7 +109,7 @@ impl Files {
 }
 
 /// The refusal of a password for this reason, which begins with "it".
-fn unusable(why: String) -> NotManaged {
+fn unusable(why: &str) -> NotManaged {
     let why = format!("the password {}", why.trim_start_matches("it "));
     NotManaged::new(Reason::Malformed, why).about("password")
 }
@@ -135,7 +135,7 @@ fn apply(
             Err(NotManaged::new(Reason::Refused, why).about("name"))
         }
         UserChange::Add { password, groups, .. } => {
-            rules.check(text, password.text(), None).map_err(unusable)?;
+            rules.check(text, password.text(), None).map_err(|why| unusable(&why))?;
             let added = file.add(accounts::entry(text, password.text(), realm));
             added.map_err(|why| malformed(format!("{name} cannot be added: {why}"), "name"))?;
             set_groups(file, groups)
@@ -144,7 +144,7 @@ fn apply(
             Err(NotManaged::new(Reason::Absent, format!("there is no user {name}")).about("name"))
         }
         UserChange::Password { password, .. } => {
-            set_password(file, text, password.text(), realm, rules).map_err(unusable)
+            set_password(file, text, password.text(), realm, rules).map_err(|why| unusable(&why))
         }
         UserChange::Groups { groups, .. } => set_groups(file, groups),
         UserChange::Rules { expires, must_change, hours, workstations, .. } => {
