@@ -63,8 +63,8 @@ fn read(file: &[u8]) -> Result<Content, BadFile> {
 /// Makes a file of frames, each of which has a byte with its way before it.
 fn recorded(mut data: &[u8], keeps_secrets: bool) -> (usize, Vec<u8>) {
     let (application, comment) = (String::from("fuzz"), String::from("fuzz"));
-    let data = CaptureData::Whole;
-    let settings = Settings { bytes: 1 << 30, keeps_secrets, data, application, comment };
+    let settings =
+        Settings { bytes: 1 << 30, keeps_secrets, data: CaptureData::Whole, application, comment };
     let mut file = Vec::new();
     let mut recorder = Recorder::begin(&settings, &mut file);
     let (mut count, mut origins) = (0, Vec::new());
@@ -81,8 +81,8 @@ fn recorded(mut data: &[u8], keeps_secrets: bool) -> (usize, Vec<u8>) {
         let comment = String::new();
         let origin = Origin { connection, ends, is_server: way & 2 != 0, comment };
         let direction = if way & 1 == 0 { Direction::Inbound } else { Direction::Outbound };
-        let data = if way & 4 == 0 { CaptureData::Whole } else { CaptureData::First(8) };
-        let Kept { mut bytes, cut, zeroed } = Kept::of(&frame, 0, data);
+        let kept = if way & 4 == 0 { CaptureData::Whole } else { CaptureData::First(8) };
+        let Kept { mut bytes, cut, zeroed } = Kept::of(&frame, 0, kept);
         assert!(bytes.len() + cut == frame.len());
         let message = Message {
             origin: &origin,

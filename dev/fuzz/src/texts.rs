@@ -23,6 +23,7 @@ mod import {
     mod host_facts;
     mod hosts;
     mod guests;
+    mod ldap;
     mod modes;
     mod modules;
     mod names;

@@ -1,4 +1,4 @@
-"""Spotlight: smbtorture's rpc.mdssvc and mdsearch of Samba 4.25, with smbd and its backend without an index beside it."""
+"""Spotlight: rpc.mdssvc of smbtorture and mdsearch of Samba 4.25; smbd and its backend without an index beside it."""
 
 import time
 
