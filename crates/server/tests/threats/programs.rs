@@ -74,6 +74,7 @@ fn f3_no_code_of_the_server_starts_a_program() {
             ("cli/src/serve/discovery.rs", "Command::new(\"/proc/self/exe\")"),
             ("cli/src/serve/winbind.rs", "Command::new(\"/proc/self/exe\")"),
             ("cli/src/serve/directory.rs", "Command::new(\"/proc/self/exe\")"),
+            ("cli/src/serve/ldap_directory.rs", "Command::new(\"/proc/self/exe\")"),
             ("cli/src/serve/scan_connector.rs", "Command::new(\"/proc/self/exe\")"),
             ("cli/src/serve/send_traces.rs", "Command::new(\"/proc/self/exe\")"),
             ("cli/src/serve/target_servers.rs", "Command::new(\"/proc/self/exe\")"),
