@@ -90,7 +90,7 @@ pub(crate) fn letters(text: &str, fold: Fold) -> Vec<Letter> {
     for &c in &apart {
         if is_mark(c) {
             if !fold.marks {
-                out.push(Letter { value: c, begins_word: false });
+                out.push(Letter { value: c, begins_word: out.is_empty() });
             }
             continue;
         }

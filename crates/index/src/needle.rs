@@ -149,6 +149,13 @@ mod tests {
     }
 
     #[test]
+    fn a_name_may_begin_with_a_mark() {
+        for text in ["\u{301}", "\u{301}a"] {
+            assert!(finds(text, Match::Word, false, false, text), "{text:?}");
+        }
+    }
+
+    #[test]
     fn spelling_counts_where_it_should() {
         assert!(!finds("report", Match::Within, false, true, "Report"));
         assert!(finds("Report", Match::Within, false, false, "aReport"));
