@@ -316,6 +316,9 @@ pub const QUIC_LOCAL_WINDOW: u64 = 8 * QUIC_LOCAL_DATAGRAM as u64;
 /// Bytes of datagrams that QUIC sends with one call: the kernel takes 64 KiB.
 pub const QUIC_TRAIN_BYTES: usize = 65_000;
 
+/// Datagrams that a QUIC connection handles before others of its core have their turn.
+pub const QUIC_DATAGRAMS_AT_ONCE: usize = 256;
+
 /// Bytes that a QUIC connection sends before others of its core have their turn.
 pub const QUIC_SENT_AT_ONCE: usize = 256 << 10;
 

@@ -11,7 +11,8 @@ use quinn_proto::ConnectionEvent;
 
 use crate::buffer::budget::{self, Fullness};
 use crate::limits::{
-    QUIC_DATAGRAM_BYTES, QUIC_QUEUED_BYTES, QUIC_QUEUED_BYTES_NEW, QUIC_WINDOW_SCARCE,
+    QUIC_DATAGRAM_BYTES, QUIC_DATAGRAMS_AT_ONCE, QUIC_QUEUED_BYTES, QUIC_QUEUED_BYTES_NEW,
+    QUIC_WINDOW_SCARCE,
 };
 
 /// The datagrams that wait for one connection.
@@ -20,7 +21,8 @@ pub(super) struct Inbox<T = ConnectionEvent>(Mutex<Queue<T>>);
 
 #[derive(Debug)]
 struct Queue<T> {
-    events: VecDeque<T>,
+    /// Events, each with its bytes as the budget counts them.
+    events: VecDeque<(T, usize)>,
     /// Bytes of memory that wait, as the budget counts them.
     waiting: usize,
     /// Bytes that may wait.
@@ -47,6 +49,7 @@ impl<T> Inbox<T> {
     /// Puts in a datagram like [`Self::push`] while the memory has a fill level.
     fn push_beside(&self, event: T, bytes: usize, fullness: fn() -> Fullness) {
         let mut held = self.0.lock();
+        let mut counted = 0;
         if held.is_bounded {
             let bytes = bytes + QUIC_DATAGRAM_BYTES;
             let waiting = held.waiting + bytes;
@@ -55,9 +58,9 @@ impl<T> Inbox<T> {
                 return;
             }
             budget::take(bytes);
-            held.waiting = waiting;
+            (held.waiting, counted) = (waiting, bytes);
         }
-        held.events.push_back(event);
+        held.events.push_back((event, counted));
         let task = held.task.take();
         drop(held);
         if let Some(task) = task {
@@ -65,18 +68,18 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes out all, and has `task` woken by the next.
-    pub(super) fn take(&self, task: &Waker) -> VecDeque<T> {
+    /// Takes out as many as one turn handles, and has `task` woken by the next that comes.
+    pub(super) fn take(&self, task: &Waker) -> VecDeque<(T, usize)> {
         let mut held = self.0.lock();
         if !held.task.as_ref().is_some_and(|kept| kept.will_wake(task)) {
             held.task = Some(task.clone());
         }
-        held.take()
+        held.take(QUIC_DATAGRAMS_AT_ONCE)
     }
 
     /// Takes out all. The task is woken as before.
-    pub(super) fn take_aside(&self) -> VecDeque<T> {
-        self.0.lock().take()
+    pub(super) fn take_aside(&self) -> VecDeque<(T, usize)> {
+        self.0.lock().take(usize::MAX)
     }
 
     /// Has the task of the connection polled.
@@ -96,10 +99,14 @@ impl<T> Inbox<T> {
 }
 
 impl<T> Queue<T> {
-    fn take(&mut self) -> VecDeque<T> {
-        budget::give(std::mem::take(&mut self.waiting));
+    fn take(&mut self, most: usize) -> VecDeque<(T, usize)> {
+        let rest = self.events.split_off(self.events.len().min(most));
         // The memory of the queue goes as well.
-        std::mem::take(&mut self.events)
+        let taken = std::mem::replace(&mut self.events, rest);
+        let bytes: usize = taken.iter().map(|(_, bytes)| *bytes).sum();
+        budget::give(bytes);
+        self.waiting -= bytes;
+        taken
     }
 }
 
@@ -118,7 +125,14 @@ mod tests {
     /// Counts the datagrams that wait after many came.
     fn fill(inbox: &Inbox<()>) -> usize {
         (0..2 * QUIC_QUEUED_BYTES / 1_200).for_each(|_| inbox.push((), LEN));
-        inbox.take(Waker::noop()).len()
+        taken(inbox)
+    }
+
+    /// Counts the datagrams that wait, which are taken out in turns.
+    fn taken(inbox: &Inbox<()>) -> usize {
+        let turns = std::iter::repeat_with(|| inbox.take(Waker::noop()).len());
+        let turns = turns.take_while(|count| *count > 0);
+        turns.inspect(|count| assert!(*count <= QUIC_DATAGRAMS_AT_ONCE)).sum()
     }
 
     #[test]
@@ -139,7 +153,7 @@ mod tests {
         let inbox = Inbox::new(true);
         inbox.widen(2 * QUIC_WINDOW_SCARCE);
         (0..1_000).for_each(|_| inbox.push_beside((), LEN, || Fullness::Full));
-        assert_eq!(inbox.take(Waker::noop()).len(), QUIC_QUEUED_BYTES_NEW / 1_200);
+        assert_eq!(taken(&inbox), QUIC_QUEUED_BYTES_NEW / 1_200);
     }
 
     #[test]
@@ -153,7 +167,6 @@ mod tests {
     fn small_datagrams_count_with_their_memory() {
         let inbox = Inbox::new(true);
         (0..10_000).for_each(|_| inbox.push((), 25));
-        let count = inbox.take(Waker::noop()).len();
-        assert_eq!(count, QUIC_QUEUED_BYTES_NEW / (25 + QUIC_DATAGRAM_BYTES));
+        assert_eq!(taken(&inbox), QUIC_QUEUED_BYTES_NEW / (25 + QUIC_DATAGRAM_BYTES));
     }
 }

@@ -24,7 +24,7 @@ use super::endpoint::{Shared, now};
 use super::failure::Failure;
 use super::inbox::Inbox;
 use super::socket::Writable;
-use crate::limits::{QUIC_SENT_AT_ONCE, QUIC_TRAIN_BYTES};
+use crate::limits::{QUIC_DATAGRAMS_AT_ONCE, QUIC_SENT_AT_ONCE, QUIC_TRAIN_BYTES};
 
 /// A connection, to which its task and its owner have access.
 pub(super) struct Link {
@@ -128,10 +128,12 @@ impl Link {
 
     fn poll(&self, cx: &mut Context<'_>, timer: &mut Timer<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        for event in self.inbox.take(cx.waker()) {
+        let events = self.inbox.take(cx.waker());
+        let mut goes_on = events.len() >= QUIC_DATAGRAMS_AT_ONCE;
+        for (event, _) in events {
             state.protocol.handle_event(event);
         }
-        let mut goes_on = self.transmit(&mut state, Some(cx));
+        goes_on |= self.transmit(&mut state, Some(cx));
         goes_on |= timer.drive(&mut state.protocol, cx);
         goes_on |= self.tell(&mut state);
         if state.protocol.is_drained() {
@@ -237,7 +239,7 @@ impl Link {
     /// Sends what there is on this thread, whether or not the runtime of its task still exists.
     pub(super) fn transmit_last(&self) {
         let Some(mut state) = self.state.try_lock() else { return };
-        for event in self.inbox.take_aside() {
+        for (event, _) in self.inbox.take_aside() {
             state.protocol.handle_event(event);
         }
         self.transmit(&mut state, None);

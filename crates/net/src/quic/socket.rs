@@ -15,7 +15,7 @@ use quinn_proto::Transmit;
 use quinn_udp::{EcnCodepoint, RecvMeta, UdpSocketState};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::limits::QUIC_TRAINS_AT_ONCE;
 
@@ -72,6 +72,9 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 
 /// Calls that receive trains before others of the runtime have their turn.
 const RECEIVES_AT_ONCE: usize = 16;
+
+/// The time after which others have their turn: packets that begin a connection cost much.
+const RECEIVING: Duration = Duration::from_millis(1);
 
 /// Bytes of the largest train of datagrams.
 const TRAIN_BYTES: usize = 64 << 10;
@@ -185,12 +188,16 @@ impl Socket for Udp {
 
     fn poll_receive(&self, cx: &mut Context<'_>, each: &mut dyn FnMut(Received)) -> Poll<()> {
         let mut trains = self.trains.lock();
+        let began = Instant::now();
         for _ in 0..RECEIVES_AT_ONCE {
             match self.io.poll_read_ready(cx) {
                 // Without datagrams the socket is waited for again.
                 Poll::Ready(Ok(mut ready)) => drop(ready.try_io(|_| trains.receive(self, each))),
                 // The error means that the runtime ends.
                 Poll::Ready(Err(_)) | Poll::Pending => return Poll::Pending,
+            }
+            if began.elapsed() >= RECEIVING {
+                break;
             }
         }
         Poll::Ready(())
