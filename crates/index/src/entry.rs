@@ -122,10 +122,6 @@ impl Entry {
         }
     }
 
-    pub(crate) fn id(&self) -> u64 {
-        whole(self.id)
-    }
-
     pub(crate) fn size(&self) -> u64 {
         if self.is_folder() { 0 } else { whole(self.size) }
     }

@@ -57,8 +57,6 @@ pub struct Index {
     pub(crate) chunks: Vec<Chunk>,
     /// Places by folder and name.
     by_name: HashTable<u32>,
-    /// Places by the number of the file. Hard links of a file have a place each.
-    by_id: HashTable<u32>,
     hasher: DefaultHashBuilder,
     /// Chunks with room.
     roomy: Vec<u32>,
@@ -85,7 +83,6 @@ impl Index {
         let mut index = Self {
             chunks: Vec::new(),
             by_name: HashTable::new(),
-            by_id: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             roomy: Vec::new(),
             removed: Vec::new(),
@@ -116,7 +113,6 @@ impl Index {
         let lists = lists.saturating_mul(size_of::<Chunk>());
         [
             self.by_name.allocation_size(),
-            self.by_id.allocation_size(),
             lists,
             self.removed.capacity().saturating_mul(4),
             self.roomy.capacity().saturating_mul(4),
@@ -154,19 +150,13 @@ impl Index {
         }
         let slot = self.place(Entry::new(facts), name).ok_or(Refused::Full)?;
         self.link(slot, folder.0, name);
-        self.index_id(slot, facts.id);
         Ok(Slot(slot))
     }
 
     /// Changes the facts of a file, without its kind.
     pub fn set_facts(&mut self, slot: Slot, facts: &Facts) {
         let Some(entry) = self.entry_mut(slot.0) else { return };
-        let before = entry.id();
         entry.set_facts(facts);
-        if before != facts.id && slot != Slot::ROOT {
-            self.forget_id(slot.0, before);
-            self.index_id(slot.0, facts.id);
-        }
     }
 
     /// Returns the file of a name in a folder. Spelling counts.
@@ -180,16 +170,6 @@ impl Index {
     pub fn find(&self, path: &str) -> Option<Slot> {
         let mut names = path.split('\\').filter(|name| !name.is_empty());
         names.try_fold(Slot::ROOT, |folder, name| self.child(folder, name))
-    }
-
-    /// Returns the place of a file by its number; any one, if it has several names.
-    pub fn by_id(&self, id: u64) -> Option<Slot> {
-        let hash = self.hasher.hash_one(id);
-        let is_it = |slot: &u32| {
-            self.entry(*slot).is_some_and(|entry| entry.id() == id)
-                && self.is_within(Slot(*slot), Slot::ROOT)
-        };
-        self.by_id.find(hash, is_it).map(|slot| Slot(*slot))
     }
 
     /// Returns the facts of a file; None if it has gone.
@@ -473,27 +453,8 @@ impl Index {
         }
     }
 
-    fn index_id(&mut self, slot: u32, id: u64) {
-        let hash = self.hasher.hash_one(id);
-        let (chunks, hasher) = (&self.chunks, &self.hasher);
-        self.by_id.insert_unique(hash, slot, |other| {
-            let place = Position::of(*other);
-            let known = chunks.get(place.chunk).and_then(|chunk| chunk.get(place.local));
-            hasher.hash_one(known.map_or(0, Entry::id))
-        });
-    }
-
-    fn forget_id(&mut self, slot: u32, id: u64) {
-        let hash = self.hasher.hash_one(id);
-        if let Ok(found) = self.by_id.find_entry(hash, |other| *other == slot) {
-            found.remove();
-        }
-    }
-
     /// Makes the place of an entry free, which is in no folder any more.
     fn free(&mut self, slot: u32) {
-        let Some(id) = self.entry(slot).map(Entry::id) else { return };
-        self.forget_id(slot, id);
         let place = Position::of(slot);
         self.counted(place.chunk, |chunk| chunk.free(place.local));
         self.entries = self.entries.saturating_sub(1);
@@ -504,11 +465,11 @@ impl Index {
         self.shrink_tables(8);
     }
 
-    /// Shrinks tables that have `times` the room that they need.
+    /// Shrinks a table that has `times` the room that it needs.
     fn shrink_tables(&mut self, times: usize) {
         let needed = self.entries.saturating_add(64);
         let is_large = |table: &HashTable<u32>| table.capacity() > needed.saturating_mul(times);
-        if !is_large(&self.by_name) && !is_large(&self.by_id) {
+        if !is_large(&self.by_name) {
             return;
         }
         let (chunks, hasher) = (&self.chunks, &self.hasher);
@@ -521,9 +482,6 @@ impl Index {
                 hasher.hash_one((entry.parent, chunk.name_of(entry).original))
             };
             entry(*slot).map(name).unwrap_or_default()
-        });
-        self.by_id.shrink_to(needed, |slot| {
-            hasher.hash_one(entry(*slot).map_or(0, |(_, entry)| entry.id()))
         });
     }
 

@@ -44,6 +44,16 @@ impl Needle {
         Self { part: text.part, fold, letters: letters(&text.text, fold), folded, finder }
     }
 
+    /// Plain comparisons that take as long as one with this text.
+    pub(crate) fn cost(&self) -> usize {
+        if self.is_decided() { 1 } else { self.letters.len().saturating_mul(8).saturating_add(32) }
+    }
+
+    /// True if the folded spelling alone tells whether a name has the text.
+    fn is_decided(&self) -> bool {
+        self.fold == Fold::ALL && !matches!(self.part, Match::Word | Match::Pattern)
+    }
+
     /// True if one of these names, which follow each other, may have the text. A name that has it, in whatever
     /// spelling, has the folded text in its folded spelling.
     pub(crate) fn may_be_in(&self, names: &[u8]) -> bool {
@@ -59,9 +69,7 @@ impl Needle {
             Match::End => name.folded.ends_with(folded),
             Match::Within | Match::Word | Match::Pattern => self.may_be_in(name.folded),
         };
-        let is_decided =
-            self.fold == Fold::ALL && !matches!(self.part, Match::Word | Match::Pattern);
-        has && (is_decided || self.matches_spelling(name.original))
+        has && (self.is_decided() || self.matches_spelling(name.original))
     }
 
     /// Compares the spelling that counts.

@@ -58,6 +58,8 @@ impl Cursor {
 #[derive(Debug)]
 pub struct Search {
     condition: Condition,
+    /// Plain comparisons that take as long as one of the whole condition.
+    cost: usize,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,8 @@ impl Search {
     /// For a query with too many conditions.
     pub fn new(query: &Query) -> Result<Self, BadQuery> {
         let mut conditions = 0;
-        Ok(Self { condition: prepare(query, QUERY_DEPTH, &mut conditions)? })
+        let condition = prepare(query, QUERY_DEPTH, &mut conditions)?;
+        Ok(Self { cost: condition.cost(), condition })
     }
 }
 
@@ -113,6 +116,16 @@ fn prepare(query: &Query, depth: usize, count: &mut usize) -> Result<Condition, 
 }
 
 impl Condition {
+    fn cost(&self) -> usize {
+        match self {
+            Self::And(all) | Self::Or(all) | Self::Not(all) => {
+                all.iter().map(Self::cost).fold(1, usize::saturating_add)
+            }
+            Self::Name(needle) => needle.cost(),
+            _ => 1,
+        }
+    }
+
     /// False if no entry of the chunk can meet the condition, as its names show at once.
     fn may_be_in(&self, chunk: &Chunk) -> bool {
         match self {
@@ -163,7 +176,7 @@ impl Index {
                 return Some(Cursor(slot));
             }
             if chunk.entries.is_empty() || !search.condition.may_be_in(chunk) {
-                budget = budget.saturating_sub(CHUNK_COST);
+                budget = budget.saturating_sub(CHUNK_COST.saturating_mul(search.cost));
                 slot = next_chunk;
                 continue;
             }
@@ -171,7 +184,7 @@ impl Index {
                 if budget == 0 {
                     return Some(Cursor(slot));
                 }
-                budget = budget.saturating_sub(1);
+                budget = budget.saturating_sub(search.cost);
                 let is_found = entry.is_live() && search.condition.is_true(entry, chunk);
                 let goes_on = !is_found || !self.is_told(slot, scope) || tell(Slot(slot));
                 slot = slot.checked_add(1).filter(|slot| *slot < NONE)?;

@@ -148,16 +148,6 @@ impl Searcher<'_> {
         }
     }
 
-    /// Returns the file of this number, if the user may know of it.
-    #[allow(dead_code, reason = "clients search by Spotlight")]
-    pub(crate) fn by_id(&self, id: u64) -> Option<FoundFile> {
-        let path = {
-            let index = self.index.index.read();
-            index.path(index.by_id(id)?)?
-        };
-        self.told(Candidate { path }, &mut Allowed::new()).filter(|found| found.id == id)
-    }
-
     /// Returns how far the index is.
     #[allow(dead_code, reason = "clients search by Spotlight")]
     pub(crate) fn state(&self) -> IndexState {
