@@ -221,6 +221,9 @@ impl Walker {
             self.begin_again();
         }
         for change in taken.changes {
+            if self.inbox.is_stopped() {
+                return;
+            }
             match change {
                 Change::Look(path) => self.look(&path),
                 Change::Renamed { from, to } => {
@@ -256,7 +259,9 @@ impl Walker {
 
     /// Looks at a path, whatever has happened to it.
     fn look(&mut self, path: &str) {
-        if path.is_empty() || self.is_in_bin(path) {
+        // Deeper files are not told.
+        let is_deep = path.split('\\').count() >= frevo_index::limits::DEPTH;
+        if path.is_empty() || is_deep || self.is_in_bin(path) {
             return;
         }
         let Some(index) = self.index.upgrade() else { return };
@@ -288,7 +293,12 @@ impl Walker {
     fn put(&mut self, index: &ShareIndex, path: &str, facts: &Facts) {
         let folder = parent(path);
         let known = index.index.read().find(folder);
+        // A full index takes no folder: one that it lacks is not looked for up to the root.
+        let has_room = !index.progress.full.load(Ordering::Relaxed);
         let slot = known.or_else(|| {
+            if !has_room {
+                return None;
+            }
             self.look(folder);
             index.index.read().find(folder)
         });
