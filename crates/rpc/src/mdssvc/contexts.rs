@@ -115,7 +115,7 @@ impl<P> Running<P> {
         let texts: usize = texts.map(|text| text.capacity().saturating_add(32)).sum();
         let items = self.items.as_ref().map_or(0, |items| items.capacity().saturating_mul(8));
         let queued: usize = self.queued.iter().map(Hit::bytes).sum();
-        let conditions = conditions(&self.query).saturating_mul(128);
+        let conditions = query_bytes(&self.query);
         [texts, items, queued, conditions]
             .iter()
             .fold(size_of::<Self>(), |sum, part| sum.saturating_add(*part))
@@ -148,13 +148,16 @@ struct Rows {
     attributes: Vec<Vec<Value>>,
 }
 
-fn conditions(query: &Query) -> usize {
+/// Bytes of a query: its conditions and their texts.
+fn query_bytes(query: &Query) -> usize {
+    const CONDITION: usize = 128;
     match query {
         Query::And(all) | Query::Or(all) => {
-            all.iter().map(conditions).fold(1, usize::saturating_add)
+            all.iter().map(query_bytes).fold(CONDITION, usize::saturating_add)
         }
-        Query::Not(query) => conditions(query).saturating_add(1),
-        _ => 1,
+        Query::Not(query) => query_bytes(query).saturating_add(CONDITION),
+        Query::Name(text) | Query::Content(text) => text.text.capacity().saturating_add(CONDITION),
+        _ => CONDITION,
     }
 }
 
