@@ -219,7 +219,9 @@ fn is_below(dn: &str, base: &str) -> bool {
         parts.join(",")
     };
     let (dn, base) = (plain(dn), plain(base));
-    base.is_empty() || dn.strip_suffix(&*base).is_some_and(|above| above.ends_with(','))
+    // A comma behind a backslash is part of a name.
+    let is_end = |above: &str| above.ends_with(',') && !above.ends_with("\\,");
+    base.is_empty() || dn.strip_suffix(&*base).is_some_and(is_end)
 }
 
 /// Returns the value of the first part of the name of an entry, if it is of this attribute: RFC 4514 2.4.
@@ -377,6 +379,7 @@ mod tests {
             ("cn=xou=g,dc=x", "ou=g,dc=x", false),
             ("cn=a,dc=x", "ou=g,dc=x", false),
             ("cn=a,dc=x", "", true),
+            ("cn=a,cn=x\\,ou=g,dc=x", "ou=g,dc=x", false),
         ] {
             assert_eq!(is_below(dn, base), below, "{dn} below {base}");
         }

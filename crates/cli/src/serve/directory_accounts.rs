@@ -35,7 +35,8 @@ impl DirectoryAccounts {
     /// the server has: two accounts of one SID would have each other's rights.
     fn rid(&self, account: &DirectoryAccount) -> Option<u32> {
         let (domain, rid) = account.sid.as_ref()?.split_rid()?;
-        (domain == self.machine && rid >= FIRST_RID && !self.own.has_rid(rid)).then_some(rid)
+        let is_free = (FIRST_RID..NAMED_RID).contains(&rid) && !self.own.has_rid(rid);
+        (domain == self.machine && is_free).then_some(rid)
     }
 
     fn facts(&self, account: &DirectoryAccount) -> Membership {
@@ -52,6 +53,8 @@ impl DirectoryAccounts {
 
 /// The first relative identifier of accounts that are not built in.
 const FIRST_RID: u32 = 1_000;
+/// The first relative identifier of those that come from names of accounts and groups.
+const NAMED_RID: u32 = 0x1000_0000;
 
 impl Accounts for DirectoryAccounts {
     fn account(&self, user: &str, domain: &str) -> Option<Account> {

@@ -174,8 +174,11 @@ async fn admit(
     connection: &Connection,
     done: &mut Done,
 ) -> Result<OnHost, Status> {
-    if let Some(asking) = directory::before_naming(rq.server(), done, rq.connection.peer.ip()) {
-        asking.await;
+    if let Some(asking) = directory::before_naming(rq.server(), done, rq.connection.peer.ip())
+        && let Err(refusal) = asking.await
+    {
+        refused(rq, &refusal);
+        return Err(refusal.status());
     }
     if let Err(refusal) = logon::name_user(rq.server(), done) {
         refused(rq, &refusal);

@@ -102,8 +102,11 @@ pub(super) async fn prove(
         Ok(Step::Ask(_)) => Proof::Refused,
         Ok(Step::Done(done)) => {
             let address = peer.address.ip();
-            if let Some(asking) = directory::before_naming(&peer.server, &done, address) {
-                asking.await;
+            if let Some(asking) = directory::before_naming(&peer.server, &done, address)
+                && let Err(refusal) = asking.await
+            {
+                refused(peer, &refusal);
+                return Proof::Refused;
             }
             named(peer, done)
         }

@@ -35,23 +35,27 @@ pub(crate) fn before_proof<'a>(
     }))
 }
 
-/// Has the directory asked for the account of a user whom a KDC has authenticated. If it does not answer, and
-/// has not before, there is no account.
+/// Has the directory asked for the account of a user whom a KDC has authenticated.
+///
+/// # Errors
+/// The refusal of a logon about whose account the directory does not answer, as with a password.
 pub(crate) fn before_naming<'a>(
     server: &'a Arc<ServerState>,
     done: &Done,
     from: IpAddr,
-) -> Option<Pin<Box<impl Future<Output = ()> + use<'a>>>> {
+) -> Option<Pin<Box<impl Future<Output = Result<(), Refusal>> + use<'a>>>> {
     let directory = server.account_directory.get()?;
     let by_kdc = done.identity.kerberos.as_ref()?;
     let is_account = server.settings().realms.contains(&by_kdc.principal.realm);
     let [name] = by_kdc.principal.components.as_slice() else { return None };
     let name = server.accounts().asks_directory(name, "").filter(|_| is_account)?;
+    let (user, domain) = (done.identity.user.clone(), done.identity.domain.clone());
     Some(Box::pin(async move {
-        if let Err(why) = ask(server, directory, &name, from).await {
-            tracing::warn!(target: "frevo::session", user = %name,
-                "the directory of accounts was not asked for the user of a ticket: {why}");
-        }
+        ask(server, directory, &name, from).await.map_err(|why| Refusal {
+            user,
+            domain,
+            ..Refusal::new(Reason::DirectorySilent(why))
+        })
     }))
 }
 
@@ -98,10 +102,9 @@ impl ServerState {
             names.sort_unstable();
             names.dedup();
             for name in names {
-                // A directory that is away ends no session.
-                if ask(&self, directory, &name, Ipv4Addr::LOCALHOST.into()).await.is_err() {
-                    break;
-                }
+                // A directory that is away ends no session, and a fault about one account keeps no other from
+                // being asked for.
+                let _ = ask(&self, directory, &name, Ipv4Addr::LOCALHOST.into()).await;
             }
         }
     }
