@@ -25,11 +25,7 @@ pub(crate) fn change(
     let before = file.to_text();
     edit(&mut file)?;
     let after = file.to_text();
-    if let Some(line) = after.lines().find(|line| line.len() > MAX_ACCOUNT_LINE_LEN) {
-        let name = line.split(':').next().unwrap_or_default();
-        let text = format!("{name} has too many groups and rules for a line of the account file");
-        return Err(Failure::new(Exit::Usage, text));
-    }
+    check_lines(&after)?;
     let is_changed = *after != *before;
     if !is_changed || is_dry {
         return Ok(is_changed);
@@ -39,6 +35,14 @@ pub(crate) fn change(
     }
     secret_file::replace(path, &file.to_text())?;
     Ok(true)
+}
+
+/// Refuses a text that could not be read again.
+pub(crate) fn check_lines(text: &str) -> Done {
+    let long = text.lines().find(|line| line.len() > MAX_ACCOUNT_LINE_LEN);
+    let Some(name) = long.and_then(|line| line.split(':').next()) else { return Ok(()) };
+    let text = format!("{name} has too many groups and rules for a line of the account file");
+    Err(Failure::new(Exit::Usage, text))
 }
 
 /// Sets the password of an account that is there, which the rules have to allow, and keeps as many former

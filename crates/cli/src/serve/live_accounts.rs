@@ -8,7 +8,7 @@ use frevo_auth::{Account, AccountFile, AccountRules, Accounts, Membership, NotCh
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::account_changes::set_password;
+use crate::account_changes::{check_lines, set_password};
 use crate::password_rules::PasswordRules;
 use crate::{accounts, secret_file};
 use frevo_wire::fscc::fold_name;
@@ -106,7 +106,12 @@ impl Accounts for LiveAccounts {
         }
         set_password(&mut file, user, new, &self.realm, &self.rules)
             .map_err(NotChanged::Unusable)?;
-        secret_file::replace(path, &file.to_text()).map_err(failed)?;
+        if NtHash::from_password(new) == *old {
+            return Err(NotChanged::Unusable(String::from("it is the present one")));
+        }
+        let text = file.to_text();
+        check_lines(&text).map_err(failed)?;
+        secret_file::replace(path, &text).map_err(failed)?;
         let Some(entry) = file.find(user).cloned() else { return Err(NotChanged::Outdated) };
         let mut current = self.now.write().unwrap_or_else(PoisonError::into_inner);
         current.put(entry).map_err(|why| NotChanged::Failed(String::from(why)))
@@ -146,6 +151,8 @@ mod tests {
             let refused = live.change_password("ann", &old, unusable);
             assert!(matches!(refused, Err(NotChanged::Unusable(_))), "{unusable:?}");
         }
+        let same = live.change_password("ann", &old, "old");
+        assert_eq!(same, Err(NotChanged::Unusable(String::from("it is the present one"))));
         assert_eq!(live.change_password("ann", &old, "new"), Ok(()));
         assert_eq!(live.account("ann", "").unwrap().nt_hash, new);
         let stored = accounts::read(&path).unwrap();

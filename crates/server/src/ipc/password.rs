@@ -96,6 +96,8 @@ async fn change_password(
     let counts = peer.heed(&account.name, new.is_some()).await;
     let Some(new) = new.filter(|_| counts) else { return Status::WRONG_PASSWORD };
     let user = account.name.clone();
+    // A reload while the attempt waited has put other accounts in their place.
+    let accounts = peer.server.accounts();
     let store = move || accounts.change_password(&user, &account.nt_hash, &new);
     let why = match peer.beside_core(&identity.user, store).await {
         Ok(Ok(())) => {

@@ -101,6 +101,8 @@ impl ServerState {
             return Err(NotOwn::Wrong);
         }
         let account = judged?;
+        // A reload while the attempt waited has put other accounts in their place.
+        let accounts = self.accounts();
         let store = move || accounts.change_password(&account.name, &account.nt_hash, &new);
         let stored = run_blocking(store).await;
         match stored.unwrap_or_else(|_| Err(NotChanged::Failed(String::from("internal error")))) {
