@@ -78,8 +78,10 @@ impl Chunk {
                 local
             }
             None => {
-                if self.entries.capacity() == 0 {
-                    self.entries.reserve_exact(CHUNK);
+                let (len, capacity) = (self.entries.len(), self.entries.capacity());
+                if len == capacity {
+                    let more = if capacity == 0 { CHUNK } else { len };
+                    self.entries.reserve_exact(more.min(CHUNK.saturating_sub(len)));
                 }
                 self.entries.push(Entry::FREE);
                 self.entries.len().checked_sub(1)?
@@ -130,6 +132,29 @@ impl Chunk {
             return;
         }
         self.move_together();
+        self.cut_end();
+    }
+
+    /// Gives the memory of free places at the end back, once they are three quarters of it.
+    fn cut_end(&mut self) {
+        let few = self.entries.capacity() / 4;
+        if self.live > few {
+            return;
+        }
+        let last = self.entries.iter().rposition(Entry::is_live);
+        let used = last.map_or(0, |last| last.saturating_add(1));
+        if used > few {
+            return;
+        }
+        self.entries.truncate(used);
+        self.entries.shrink_to(used.saturating_mul(2));
+        self.free = None;
+        for (local, entry) in self.entries.iter_mut().enumerate().rev() {
+            if !entry.is_live() {
+                entry.next = self.free.unwrap_or(NONE);
+                self.free = u32::try_from(local).ok();
+            }
+        }
     }
 
     /// Moves the names together if half of their memory is not used.

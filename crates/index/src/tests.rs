@@ -287,7 +287,7 @@ fn places_and_names_are_used_again() {
         index.remove(index.find(&format!("Datei {number} 5")).unwrap());
     }
     assert_eq!((index.len(), all(&index, &Query::All, "", 1_000).len()), (0, 0));
-    assert!(index.bytes() < bytes / 7, "{} {bytes}", index.bytes());
+    assert!(index.bytes() < bytes / 8, "{} {bytes}", index.bytes());
     fill(&mut index, 7);
     assert_eq!(index.len(), 3_000);
     assert!(index.bytes() < bytes * 5 / 4, "{} {bytes}", index.bytes());
